@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "expr/core/conditions.h"
 #include "expr/index/plain_bounds.h"
 #include "expr/index/simplify_index.h"
 
@@ -15,6 +16,31 @@ bool is_inside(const Program& p, const Node& read, std::span<const AxisRange> ax
   for (size_t i = 0; i < indices.size(); ++i)
     if (!surely_inside(*p.arena, indices[i], p.tensors[read.symbol].shape[i], axes)) return false;
   return true;
+}
+
+// Is it x && y, too, where it is if x then y else false? What reads at more than names is asked from left to right.
+bool is_fit_anywhere(const Program& p, Id value, std::span<const AxisRange> axes) {
+  const Arena& a = *p.arena;
+  return std::ranges::all_of(reachable(a, value), [&](Id id) {
+    const Node& n = a[id];
+    auto is_name = [&](Id index) { return a[index].op == Op::axis; };
+    return !is_reduction(n.op) && (n.op != Op::read || (std::ranges::all_of(read_indices(n), is_name) && is_inside(p, n, axes)));
+  });
+}
+
+// if x then y else false as x && y, and the three others.
+Id without_choice(const Program& p, Id id, std::span<const AxisRange> axes) {
+  Arena& a = *p.arena;
+  const Node n = a[id];
+  if (n.op != Op::select || n.type != DType::boolean) return id;
+  const Id condition = n.arg(0);
+  for (size_t side : {1u, 2u}) {
+    const Id fixed = n.arg(3 - side), open = n.arg(side);
+    if (a[fixed].op != Op::constant || !is_fit_anywhere(p, open, axes)) continue;
+    const Id chosen = side == 1 ? condition : negation(a, condition);
+    return is_false(a, fixed) ? a.land(chosen, open) : a.binary(Op::lor, negation(a, chosen), open);
+  }
+  return id;
 }
 
 }  // namespace
@@ -29,7 +55,7 @@ Program with_simple_indices(const Program& given) {
       for (const AxisRange& r : reduce_axes(root)) axes.push_back(r);
     d.body = rewrite(a, d.body, [&](Id id) {
       const Node n = a[id];
-      if (!is_read(n.op)) return id;
+      if (!is_read(n.op)) return without_choice(p, id, axes);
       if (n.op == Op::read_or && is_inside(p, n, axes)) return a.read(n.symbol, n.type, read_indices(n));
       std::vector<Id> args(n.args().begin(), n.args().end());
       bool changed = false;

@@ -3,6 +3,9 @@
 //
 // A read that the ranges keep inside its tensor loses its `else`: x[n,2 else 0] of f32[N,3] is x[n,2].
 //
+// A choice between a condition and true or false, all of which the ranges keep inside, is no choice: if o[g] <= t then x[t] == m[g] else false is
+// o[g] <= t && x[t] == m[g].
+//
 // So what stands under other axes, because a user flattened them or a scatter was solved, reads what it reads by the same indices, and a
 // factor of a sum is seen to be one.
 // Exact. Needs: the normal form of auto_inliner. Keeps it.

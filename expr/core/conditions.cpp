@@ -50,12 +50,13 @@ Id negation(Arena& a, Id condition) {
 }
 
 bool is_about_positions(const Arena& a, Id condition) {
+  if (a[condition].op == Op::constant) return true;
   std::vector<Id> stack{condition};
   std::unordered_set<Id> seen;
   while (!stack.empty()) {
     const Id id = stack.back();
     stack.pop_back();
-    if (!seen.insert(id).second) continue;
+    if (!seen.insert(id).second || a[id].op == Op::constant) continue;  // false, of: if x then y else false
     const Node& n = a[id];
     bool joined = n.op == Op::land || n.op == Op::lor || n.op == Op::lnot || (n.op == Op::select && n.type == DType::boolean);
     if (joined)
