@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ad/common/guards.h"
+#include "ad/gather/choices.h"
 #include "ad/gather/pieces.h"
 #include "expr/index/affine.h"
 #include "expr/rules/simplify.h"
@@ -80,10 +81,10 @@ class Gatherer {
     const Node n = a_[id];
     look_at(n);
     parts_looked_at_ = 0;
-    std::vector<Choice> choices;
+    std::vector<Term> choices;
     if (!collect_choices(reduce_body(n), {}, exact, choices)) return id;
     Id sum = kNone;
-    for (const Choice& c : choices) {
+    for (const Term& c : choices) {
       Literals all = literals_;
       add_literals(a_, all, c.condition);
       Id value = c.value;
@@ -96,6 +97,17 @@ class Gatherer {
         sum = c.subtracted ? a_.sub(sum, part) : a_.add(sum, part);
     }
     return sum;
+  }
+
+  // The same of another reduction, where what is chosen else changes nothing: max(e: if ids[e] == v then a[e] else -inf).
+  Id with_choice_outside(Id id) {
+    const Node n = a_[id];
+    look_at(n);
+    const Choice chosen = choice_in(a_, n.op, reduce_body(n));
+    if (std::ranges::none_of(chosen.conditions, [&](Id x) { return names_a_place(x); })) return id;
+    Literals all = literals_;
+    for (Id x : chosen.conditions) add_literals(a_, all, x);
+    return a_.reduce(n.op, reduce_axes(n), conjunction(a_, all), chosen.value);
   }
 
   // Another reduction, with the conditions that its ranges can say in them.
@@ -117,18 +129,18 @@ class Gatherer {
   }
 
   using Scaled = std::vector<std::pair<Op, Id>>;  // multiplied or divided by, the innermost first
-  struct Choice {
+  struct Term {
     Id condition, value;
     bool subtracted;
     Scaled scaled;
   };
 
   // Is all that is added up a choice between a value and zero, by an equation that leaves out most points?
-  bool collect_choices(Id value, const Choice& around, bool exact, std::vector<Choice>& choices) {
+  bool collect_choices(Id value, const Term& around, bool exact, std::vector<Term>& choices) {
     constexpr size_t kMostParts = 100;
     if (++parts_looked_at_ > kMostParts) return false;
     const Node& n = a_[value];
-    Choice inside = around;
+    Term inside = around;
     if (n.op == Op::neg) {
       inside.subtracted = !around.subtracted;
       return collect_choices(n.arg(0), inside, exact, choices);
@@ -148,12 +160,9 @@ class Gatherer {
         choices.resize(found);
         inside.scaled = around.scaled;
       }
-    Literals conditions;
-    Id chosen = value;
-    for (; a_[chosen].op == Op::select && is_constant(a_, a_[chosen].arg(2), 0); chosen = a_[chosen].arg(1))
-      add_literals(a_, conditions, a_[chosen].arg(0));
-    choices.push_back({conjunction(a_, conditions), chosen, around.subtracted, around.scaled});
-    return std::ranges::any_of(conditions, [&](Id x) { return names_a_place(x); });
+    const Choice chosen = choice_in(a_, Op::sum, value);
+    choices.push_back({conjunction(a_, chosen.conditions), chosen.value, around.subtracted, around.scaled});
+    return std::ranges::any_of(chosen.conditions, [&](Id x) { return names_a_place(x); });
   }
 
   // ids[e] == v, where one side runs in the sum and the other one does not, or elsewhere.
@@ -467,7 +476,8 @@ Program gather(const Program& p) {
     d.body = rewrite(a, d.body, [&](Id id) {
       const Op op = a[id].op;
       if (op != Op::sum && op != Op::prod && op != Op::max && op != Op::min) return id;
-      if (const Id apart = op == Op::sum ? gatherer.with_choices_outside(id, written) : id; apart != id) return apart;
+      if (const Id apart = op == Op::sum ? gatherer.with_choices_outside(id, written) : gatherer.with_choice_outside(id); apart != id)
+        return apart;
       const Id made = op == Op::sum ? gatherer.solved(id) : gatherer.narrowed(id);
       return made == id || !written || has_fewer_conditions(a, id, made) ? made : id;
     });

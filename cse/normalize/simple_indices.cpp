@@ -1,10 +1,12 @@
 #include "cse/normalize/simple_indices.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 #include <vector>
 
 #include "expr/core/conditions.h"
+#include "expr/index/linear.h"
 #include "expr/index/plain_bounds.h"
 #include "expr/index/simplify_index.h"
 
@@ -41,6 +43,27 @@ Id without_choice(const Program& p, Id id, std::span<const AxisRange> axes) {
     return is_false(a, fixed) ? a.land(chosen, open) : a.binary(Op::lor, negation(a, chosen), open);
   }
   return id;
+}
+
+// ids[t] - r == 0 as ids[t] == r, where an axis stands once: of the result, if there is one. Of several the outermost. Integers wrap, so it is exact.
+Id with_axis_alone(Arena& a, Id comparison, std::span<const AxisRange> axes) {
+  const Node n = a[comparison];
+  if (a[n.arg(0)].type != DType::i64 || tensors_read(a, comparison).empty()) return comparison;
+  const auto is_axis = [&](Id x) { return a[x].op == Op::axis; };
+  if (is_axis(n.arg(0)) || is_axis(n.arg(1))) return comparison;
+  Linear difference = linear(a, n.arg(1));
+  add_scaled(difference, linear(a, n.arg(0)), -1);
+  for (const AxisRange& r : axes) {
+    const auto at = difference.terms.find(r.axis);
+    if (at == difference.terms.end() || std::abs(at->second) != 1) continue;
+    Linear other = difference;
+    other.terms.erase(r.axis);
+    if (std::ranges::any_of(other.terms, [&](const auto& term) { return a[term.first].depends_on(r.axis); })) continue;
+    Linear place;
+    add_scaled(place, other, -at->second);
+    return a.binary(n.op, to_index(a, place), r.axis);
+  }
+  return comparison;
 }
 
 }  // namespace
@@ -89,7 +112,16 @@ Program with_plain_positions(const Program& given) {
     };
     auto wide = [&](Id id) { return position(id) ? a[id].arg(0) : a.to(DType::i64, id); };
     d.body = rewrite(a, d.body, [&](Id id) {
-      const Node n = a[id];
+      Node n = a[id];
+      const bool tells_apart = n.op == Op::eq || n.op == Op::ne;
+      for (size_t side : {0u, 1u})
+        if (const Node of = a[n.arg(side)];
+            tells_apart && of.type == DType::i32 && of.op == Op::sub && is_constant(a, n.arg(1 - side), 0)) {
+          n = a[a.binary(n.op, of.arg(0), of.arg(1))];  // ids[t] - i32(r) == 0
+          break;
+        }
+      if (tells_apart)
+        if (const Id alone = with_axis_alone(a, id, ranges); alone != id) return alone;
       if ((n.op != Op::eq && n.op != Op::ne && n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i32) return id;
       if (!position(n.arg(0)) && !position(n.arg(1))) return id;
       return a.binary(n.op, wide(n.arg(0)), wide(n.arg(1)));

@@ -16,7 +16,7 @@ namespace xhat {
 
 Program with_simple_indices(const Program& p);
 
-// Positions are compared as positions: labels[n] == i32(d) is i64(labels[n]) == d. What stands for them then is found by gather. An axis that begins
+// Positions are compared as positions: labels[n] == i32(d) is i64(labels[n]) == d, and labels[n] - d == 0 is labels[n] == d. What stands for them then is found by gather. An axis that begins
 // at 0 ends below 2^31, or nothing runs. Exact.
 Program with_plain_positions(const Program& p);
 
