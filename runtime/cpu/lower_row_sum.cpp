@@ -50,7 +50,8 @@ int Lowering::lanes_of_sum(const std::vector<size_t>& group, Id v) const {
   const int width = width_of_sum(m, v);
   int lanes = kLanes * 4 / static_cast<int>(byte_size(widest(m)));
   while (constant(v) && lanes > width && axis(v).extent < 2 * lanes) lanes /= 2;
-  if (!ends_by_data(group, v).empty()) lanes = width;  // segments are short
+  if (!ends_by_data(group, v).empty() || in_segments(m, m.left))
+    lanes = width;  // segments are short, and of many places accumulators lie in memory
   // Of sums that share nothing, each reads rows of its own, far from the others'.
   auto shares = [&](Id x) {
     return std::ranges::any_of(reachable(a, m.body),
@@ -159,7 +160,9 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   Var u("u");
   std::vector<Var> left = func_vars(m), args = {u};
   args.insert(args.end(), left.begin(), left.end());
-  const SumsInRegisters block = sums_in_registers(group, v);
+  // Results at places that segments name: the loop over places stands where its segment is known, and all accumulators lie in the tile.
+  const bool spread = in_segments(m, m.left);
+  const SumsInRegisters block = spread ? SumsInRegisters{} : sums_in_registers(group, v);
   // Loops over the result's axes: those of a block, and those around it.
   struct Loop {
     Id axis;
@@ -209,6 +212,12 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   };
   RDom blocks = domain(n / lanes);
   ask_before_blocks(blocks, ends_by_data(group, v), bind(blocks, 0), v, blocks[0] * lanes, lanes);
+  auto ask_segments = [&](RDom& r) {
+    Loops loops{r, bind(r, r[0])};
+    if (spread) ask_before_row(loops, group, v);
+    r = loops.r;
+  };
+  ask_segments(blocks);
   define(acc, at, terms(at, blocks, blocks[0] * lanes + u));
   bool tail = part || axis(v).extent % lanes != 0;
   // The last block of a row that has a whole one overlaps the one before, whose lanes it leaves as they are: what is summed stays in
@@ -219,22 +228,29 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   if (overlaps) {
     const int before = lanes - static_cast<int>(axis(v).extent % lanes);
     rest = domain(1);
+    ask_segments(rest);
     emit_.only = u >= before;
     define(acc, at, terms(at, rest, rest[0] + (n - lanes) + u));
     emit_.only = {};
   } else if (tail) {
     rest = domain(n % lanes);
+    ask_segments(rest);
     std::vector<Expr> in_tail = at;
     in_tail[0] = rest[0];
     define(acc, in_tail, terms(in_tail, rest, (n / lanes) * lanes + rest[0]));
   }
+  if (spread) emit_.given.clear();
   acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
+  auto bounded = [&](const Loop& l) { return spread && axis(l.axis).kind() != AxisKind::point && !ends_by_data(group, l.axis).empty(); };
   auto order = [&](const VarOrRVar& first, const RDom& r, int from) {
     std::vector<VarOrRVar> list = {first};
     for (const Loop& l : inside) list.emplace_back(l.var);
+    if (spread && from == 0) list.emplace_back(RVar(r[from++]));
+    for (const Loop& l : outside)
+      if (bounded(l)) list.emplace_back(l.var);
     for (int i = from; i <= static_cast<int>(others.size()); ++i) list.push_back(RVar(r[i]));
     for (const Loop& l : outside)
-      if (l.of_block == 0) list.emplace_back(l.var);
+      if (l.of_block == 0 && !bounded(l)) list.emplace_back(l.var);
     return list;
   };
   acc.update(0).reorder(order(u, blocks, 0)).vectorize(u, width).unroll(u);
@@ -274,7 +290,10 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   for (const Loop& l : outside) around_blocks.push_back(l.var);
   walk.insert(walk.end(), around_blocks.begin(), around_blocks.end());
   if (walk.size() > 1) total.reorder(walk);
-  place_beside(acc, total, around_blocks);
+  if (spread)
+    place(acc);
+  else
+    place_beside(acc, total, around_blocks);
   std::vector<Var> innermost;
   if (!walk.empty()) innermost.push_back(walk[0].var);
   for (const Func& f : vectors) place_beside(f, total, innermost);
