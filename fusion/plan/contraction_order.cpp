@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "expr/index/data_ends.h"
 #include "expr/index/hull.h"
 #include "fusion/plan/running.h"
 #include "fusion/relations/scatter.h"
@@ -109,6 +110,14 @@ class ContractionOrder {
       x.places = static_cast<double>(number(box->end));
     }
     return std::ranges::any_of(axes_, [](const Axis& x) { return !x.result && !x.only_at_root; });
+  }
+
+  // A partial sum would have all pairs of a place and a segment, of which the sum has few.
+  bool of_segments(const Definition& d) {
+    std::vector<Id> all;
+    for (const Axis& x : axes_) all.push_back(x.range.axis);
+    const Id condition = reduce_condition(a_[d.body]);
+    return std::ranges::any_of(all, [&](Id x) { return a_[condition].depends_on(x) && in_segments(a_, condition, x, all); });
   }
 
   Axes axes_of(Id id) const {
@@ -429,7 +438,7 @@ class ContractionOrder {
     condition_ = reduce_condition(root);
     const Node& body = a_[reduce_body(root)];
     if (body.op != Op::mul && body.op != Op::neg && body.op != Op::div) return false;
-    if (!collect_axes(d) || !collect_factors(reduce_body(root)) || as_scatter(a_, d)) return false;
+    if (!collect_axes(d) || !collect_factors(reduce_body(root)) || as_scatter(a_, d) || of_segments(d)) return false;
     const auto found = cheapest();
     if (!found) return false;
     Axes has = 0;

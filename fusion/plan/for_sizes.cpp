@@ -4,6 +4,7 @@
 #include "fusion/plan/chunked_variance.h"
 #include "fusion/plan/contraction_order.h"
 #include "fusion/plan/every_kth.h"
+#include "fusion/plan/few_pairs.h"
 #include "fusion/plan/invariants.h"
 #include "fusion/plan/planes.h"
 #include "fusion/plan/prefix_sums.h"
@@ -22,6 +23,7 @@ Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const Plan
   made = every_kth_alone(made, sizes, request);
   made = phases_made_whole(made, sizes, request);
   made = blocks_as_axes(made, sizes, request);
+  made = few_pairs_where_read(made, sizes, request);
   made = products_in_order(made, sizes, request);
   made = products_in_triangles(made, sizes, request);
   made = running_sums_apart(made, sizes, request);
