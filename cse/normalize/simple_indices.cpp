@@ -114,9 +114,8 @@ Program with_plain_positions(const Program& given) {
     d.body = rewrite(a, d.body, [&](Id id) {
       Node n = a[id];
       const bool tells_apart = n.op == Op::eq || n.op == Op::ne;
-      for (size_t side : {0u, 1u})
-        if (const Node of = a[n.arg(side)];
-            tells_apart && of.type == DType::i32 && of.op == Op::sub && is_constant(a, n.arg(1 - side), 0)) {
+      for (size_t side = 0; side < 2 && tells_apart; ++side)
+        if (const Node of = a[n.arg(side)]; of.type == DType::i32 && of.op == Op::sub && is_constant(a, n.arg(1 - side), 0)) {
           n = a[a.binary(n.op, of.arg(0), of.arg(1))];  // ids[t] - i32(r) == 0
           break;
         }

@@ -194,10 +194,12 @@ bool Lowering::sums_columns_of(const std::vector<size_t>& sums, const std::vecto
 }
 
 void Lowering::find_row_loop(const Groups& all) {
-  // A scatter in a loop over rows would look at all its terms for each of them.
+  // A scatter in a loop over rows would look at all its terms for each of them, and what segments spread over places at all segments.
   // Of a recurrence some rows go along together.
   if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return recurrence(m).has_value(); })) return;
-  auto whole = [&](const SpecMember& m) { return contraction(m).has_value() || spec_.carried_over(m) != kNone || !m.scatter.empty(); };
+  auto whole = [&](const SpecMember& m) {
+    return contraction(m).has_value() || spec_.carried_over(m) != kNone || !m.scatter.empty() || in_segments(m, m.left);
+  };
   if (std::ranges::any_of(spec_.members, whole)) return;
   const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
   const std::vector<size_t>* sums = nullptr;

@@ -90,7 +90,8 @@ Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>&
   // What is computed of a term takes registers, too.
   const int64_t registers = operations <= static_cast<int>(group.size()) && target_.natural_vector_size<float>() == 16 ? 24 : 12;
   const int64_t most = registers * width_of_sum(m, v) / lanes_of_sum(group, v);
-  const std::vector<Id> ends = ends_by_data(group, v);
+  // What is asked before a row is asked of one result.
+  const std::vector<Id> ends = in_segments(m, m.reduced) ? ties_by_data(group) : ends_by_data(group, v);
   SumsInRegisters best, now;
   auto loads = [&](const SumsInRegisters& s) {
     double all = 0;
@@ -212,9 +213,12 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   };
   RDom blocks = domain(n / lanes);
   ask_before_blocks(blocks, ends_by_data(group, v), bind(blocks, 0), v, blocks[0] * lanes, lanes);
+  const bool segments = spread || in_segments(m, m.reduced);
   auto ask_segments = [&](RDom& r) {
+    if (!segments) return;
+    for (Id tie : ties_by_data(group)) emit_.given.erase(tie);
     Loops loops{r, bind(r, r[0])};
-    if (spread) ask_before_row(loops, group, v);
+    ask_before_row(loops, group, v);
     r = loops.r;
   };
   ask_segments(blocks);
@@ -239,7 +243,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     in_tail[0] = rest[0];
     define(acc, in_tail, terms(in_tail, rest, (n / lanes) * lanes + rest[0]));
   }
-  if (spread) emit_.given.clear();
+  if (segments) emit_.given.clear();
   acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
   auto bounded = [&](const Loop& l) { return spread && axis(l.axis).kind() != AxisKind::point && !ends_by_data(group, l.axis).empty(); };
   auto order = [&](const VarOrRVar& first, const RDom& r, int from) {
