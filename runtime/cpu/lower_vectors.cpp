@@ -74,7 +74,8 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   };
   for (Id x : candidates)
     if (score.contains(x) && (best == kNone || better(x, best))) best = x;
-  if (best == kNone) best = written != kNone ? written : candidates.empty() ? kNone : candidates.back();
+  const bool may_be_written = candidates.empty() || std::ranges::find(candidates, written) != candidates.end();
+  if (best == kNone) best = written != kNone && may_be_written ? written : candidates.empty() ? kNone : candidates.back();
   return best;
 }
 

@@ -4,6 +4,7 @@
 #include "ad/gather/gather.h"
 #include "ad/reverse/gradient.h"
 #include "cse/normalize/auto_inliner.h"
+#include "cse/normalize/simple_indices.h"
 #include "cse/stash/stash_planner.h"
 #include "fusion/plan/plan.h"
 #include "fusion/relations/scatter.h"
@@ -198,6 +199,23 @@ TEST(Fusion, RecognizesScatterByTwoIndicesBesideAxesAndOfMaxima) {
     Program p = parse_op("op f(x: f32[N], seg: i32[N]) -> (y) { y[s in 0..S] = " + op + "(n if seg[n] == s: x[n]) }");
     EXPECT_TRUE(as_scatter(*p.arena, p.forward.definitions[0]).has_value()) << op;
   }
+}
+
+// However a place is said that data name, terms are added there.
+TEST(Fusion, RecognizesScatterHoweverItIsSaid) {
+  for (const std::string reduction :
+       {"sum(t: if id[t] == r then x[t,c] else 0)", "sum(t: if id[t] - r == 0 then x[t,c] else 0)",
+        "sum(t: if 0 == i32(r) - id[t] then x[t,c] else 0)", "sum(t: if id[t] != r then 0 else x[t,c])",
+        "sum(t if r + 1 == id[t] + 2: x[t,c])", "sum(t: if x[t,0] > 0 && r == id[t] then 2*x[t,c] else 0)", "sum(t: 3*f32(id[t] == r))",
+        "max(t: if id[t] == r then x[t,c] else -inf)", "prod(t: if r == id[t] then x[t,c] else 1)"}) {
+    const Program p =
+        gather(with_plain_positions(parse_op("op f(x: f32[T,C], id: i32[T]) -> (y) { y[r in 0..R,c in 0..C] = " + reduction + " }")));
+    EXPECT_TRUE(as_scatter(*p.arena, p.forward.definitions[0]).has_value()) << print(p);
+  }
+  // What a condition leaves out may be infinite, and 0 times that is no 0.
+  const Program p =
+      gather(with_plain_positions(parse_op("op f(x: f32[T,C], id: i32[T]) -> (y) { y[r in 0..R,c] = sum(t: f32(id[t] == r)*x[t,c]) }")));
+  EXPECT_FALSE(as_scatter(*p.arena, p.forward.definitions[0]).has_value());
 }
 
 TEST(Fusion, WhatDataPickIsReadNotSearched) {

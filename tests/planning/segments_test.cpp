@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "cse/normalize/auto_inliner.h"
-#include "fusion/plan/plan.h"
+#include "fusion/plan/few_pairs.h"
+#include "tests/helpers/golden.h"
 
 namespace xhat::segments_test {
 namespace {
@@ -43,6 +44,26 @@ TEST(Segments, PlacesOfFewSegmentsHaveTilesAsElsewhere) {
   const KernelPlan plan = plan_of(kSpread, {{"S", 240000}, {"R", 60}, {"A", 16}}, true);
   ASSERT_EQ(plan.kernels.size(), 1u);
   EXPECT_GE(tiles_of(plan.kernels[0]), 16);
+}
+
+// A sum for each pair of a place and a segment stands where the few pairs are read, and where all are read, it stays.
+TEST(Segments, SumsOfPairsAreWhereFewAreRead) {
+  auto definitions = [](const std::string& condition) {
+    const Program p = parse_op(
+        "op f(x: f32[S,A], q: f32[R,A], w: f32[R], o: i64[R+1]) -> (g, h) {\n d[r,t] = sum(a: x[t,a]*q[r,a])\n"
+        " g[t] = sum(r in 0..R if " +
+        condition + ": w[r]*d[r,t])\n h[r in 0..R] = sum(t if " + condition + ": d[r,t]/w[r])\n}");
+    const DimValues sizes = {{"S", 40}, {"R", 30}, {"A", 3}};
+    const Program made = few_pairs_where_read(infer_program(inline_injective(p)), sizes, {});
+    verify(made);
+    const Arrays data = xhat::testing::random_data(p, sizes, 4);
+    EXPECT_EQ(xhat::testing::difference(xhat::testing::evaluate_on(p, data, sizes), xhat::testing::evaluate_on(made, data, sizes), 1e-9),
+              "");
+    return made.forward.definitions.size();
+  };
+  EXPECT_EQ(definitions("o[r] <= t && t < o[r+1]"), 2u);
+  EXPECT_EQ(definitions("t < o[r]"), 3u);
+  EXPECT_EQ(definitions("r <= t"), 3u);
 }
 
 }  // namespace
