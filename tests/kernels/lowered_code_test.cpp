@@ -333,6 +333,14 @@ std::vector<Case> cases() {
        {{"S", 403}, {"R", 20}}, true, {{".v_a0.v_a0.rebased, 0", 1, 1}}},
       {"columns_of_segments", "op f(x: f32[S,A], o: i32[R+1] const) -> (y) { y[r in 0..R,a] = sum(t if i64(o[r]) <= t && t < i64(o[r+1]): x[t,a]) }",
        {{"S", 203}, {"R", 20}, {"A", 16}}, false, {{"$x.rebased, 0", 1, 1}}},
+      {"places_of_segments", "op f(x: f32[S,A] const, w: f32[S], o: i32[R+1] const) -> (y) {\n"
+       " y[r in 0..R,a] = sum(t if i64(o[r]) <= t && t < i64(o[r+1]): x[t,a]*w[t])\n}",
+       {{"S", 203}, {"R", 20}, {"A", 21}}, true, {{".rebased, 0", 2, 9}}},
+      // What two sums over segments share is no table of all pairs.
+      {"exponentials_of_segments", "op f(x: f32[S], w: f32[S], m: f32[R], o: i32[R+1] const) -> (y, z) {\n"
+       " y[r in 0..R] = sum(t if i64(o[r]) <= t && t < i64(o[r+1]): exp(x[t]-m[r]))\n"
+       " z[r in 0..R] = sum(t if i64(o[r]) <= t && t < i64(o[r+1]): exp(x[t]-m[r])*w[t])\n}",
+       {{"S", 403}, {"R", 20}}, false, {{"* 403", 0, 0}, {"403 *", 0, 0}}},
       // The columns of a gathered row are written out in one loop over rows: which column it is, is known.
       {"sums_of_gathered_columns", "op f(x: f32[V,3], ids: i32[N] const, w: f32[N]) -> (s) {\n"
        " s = sum(n,d: w[n]*x[clamp(ids[n],0,V-1),d]*x[clamp(ids[n],0,V-1),(d+1)%3])\n}",
