@@ -45,7 +45,8 @@ Id without_choice(const Program& p, Id id, std::span<const AxisRange> axes) {
   return id;
 }
 
-// ids[t] - r == 0 as ids[t] == r, where an axis stands once: of the result, if there is one. Of several the outermost. Integers wrap, so it is exact.
+// ids[t] - r == 0 as ids[t] == r, where an axis stands once: of the result, if there is one. Of several the outermost.
+// Integers wrap, so it is exact.
 Id with_axis_alone(Arena& a, Id comparison, std::span<const AxisRange> axes) {
   const Node n = a[comparison];
   if (a[n.arg(0)].type != DType::i64 || tensors_read(a, comparison).empty()) return comparison;

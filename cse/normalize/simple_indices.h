@@ -3,8 +3,8 @@
 //
 // A read that the ranges keep inside its tensor loses its `else`: x[n,2 else 0] of f32[N,3] is x[n,2].
 //
-// A choice between a condition and true or false, all of which the ranges keep inside, is no choice: if o[g] <= t then x[t] == m[g] else false is
-// o[g] <= t && x[t] == m[g].
+// A choice between a condition and true or false, all of which the ranges keep inside, is no choice: if o[g] <= t then x[t] == m[g] else false
+// is o[g] <= t && x[t] == m[g].
 //
 // So what stands under other axes, because a user flattened them or a scatter was solved, reads what it reads by the same indices, and a
 // factor of a sum is seen to be one.
@@ -16,7 +16,8 @@ namespace xhat {
 
 Program with_simple_indices(const Program& p);
 
-// Positions are compared as positions: labels[n] == i32(d) is i64(labels[n]) == d, and labels[n] - d == 0 is labels[n] == d. What stands for them then is found by gather. An axis that begins
+// Positions are compared as positions: labels[n] == i32(d) is i64(labels[n]) == d, and labels[n] - d == 0 is labels[n] == d.
+// What stands for them then is found by gather. An axis that begins
 // at 0 ends below 2^31, or nothing runs. Exact.
 Program with_plain_positions(const Program& p);
 

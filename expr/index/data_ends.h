@@ -17,7 +17,8 @@ bool compares_place_with_data(const Arena& a, Id condition);
 // Is it such a comparison, by which data bound the places along the axis, on one side?
 bool is_end_by_data(Arena& a, Id condition, Id axis);
 
-// Do data that differ along some of `by` bound the places along the axis on both sides? Then few pairs of a place and what is along `by` are there.
+// Do data that differ along some of `by` bound the places along the axis on both sides? Then few pairs
+// of a place and what is along `by` are there.
 bool in_segments(Arena& a, Id condition, Id places, std::span<const Id> by);
 
 }  // namespace xhat

@@ -1,4 +1,5 @@
-// A sum for each pair of a place and a segment, where only pairs are read in which the segment has the place: it is summed up where it is read.
+// A sum for each pair of a place and a segment, where only pairs are read in which the segment has the place: it is summed up where it is
+// read.
 //
 //   d[r,t] = sum(v: x[t,v]*dy[r,v])                                R*T*V
 //   g[t] = sum(r if o[r] <= t && t < o[r+1]: e[r,t]*d[r,t])

@@ -59,8 +59,8 @@ Kernel Planner::tiled_from(const Draft& draft, const KernelChoice& choice, std::
   return kernel;
 }
 
-// One thread shares the places of a scatter, or of segments, with nobody: in one tile it need not ask of any term whether it falls into another. (Results do not
-// depend on the tiles, so those that leave partial results keep them.)
+// One thread shares the places of a scatter, or of segments, with nobody: in one tile it need not ask of any term whether it falls into
+// another. (Results do not depend on the tiles, so those that leave partial results keep them.)
 void Planner::scatter_at_once(const Draft& draft, Kernel& kernel) const {
   const int64_t few = machine_.scatter_tiles.value_or(machine_.least_tiles);
   auto for_threads = [&](int c) {

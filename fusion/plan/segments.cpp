@@ -1,4 +1,5 @@
-// Segments between offsets in the plan: sum(t if o[s] <= t && t < o[s+1]: x[t,c]), and its gradient, which gives each place t what its segment has.
+// Segments between offsets in the plan: sum(t if o[s] <= t && t < o[s+1]: x[t,c]), and its gradient, which gives each place t what
+// its segment has.
 //
 // Kernels go over places and over segments, not over pairs of both: where data bound the places, loops begin and end there
 // (runtime/cpu/lower_reduce.cpp). But of results at places, grad_x[t,c], every tile asks all segments whether they have places in it.
