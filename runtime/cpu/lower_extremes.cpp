@@ -64,7 +64,8 @@ void Lowering::extreme_index(const SpecMember& m) {
     std::vector<VarOrRVar> order = {u, RVar(blocks.x)};
     order.insert(order.end(), left.begin(), left.end());
     acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
-    acc.update(0).reorder(order).vectorize(u, width).unroll(u);
+    Var several("several");
+    acc.update(0).reorder(order).split(u, several, u, lanes_written_out({me}, {}, lanes, width)).vectorize(u, width).unroll(u);
     if (!constant(x) || axis(x).extent % lanes != 0) {
       const RDom rest = walk(n % lanes, n / lanes * lanes, false);
       order.erase(order.begin());

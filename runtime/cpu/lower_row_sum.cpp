@@ -153,6 +153,16 @@ std::vector<Id> Lowering::terms_of_columns(const std::vector<size_t>& group, Id 
   return found;
 }
 
+// Terms that take long hide the latency of an addition by themselves: of their lanes fewer are written out, in a loop, which compiles in a part
+// of the time.
+int Lowering::lanes_written_out(const std::vector<size_t>& group, const std::vector<Id>& columns, int lanes, int width) const {
+  int64_t of_terms = 0;
+  for (size_t g : group) of_terms += evaluation_cost_ps(*spec_.arena, spec_.members[g].body);
+  for (Id x : columns) of_terms *= axis(x).extent;
+  while (lanes > width && lanes / width * of_terms > kWrittenOut_ps) lanes /= 2;
+  return lanes;
+}
+
 void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   const int width = width_of_sum(m, v);
@@ -257,9 +267,14 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
       if (l.of_block == 0 && !bounded(l)) list.emplace_back(l.var);
     return list;
   };
-  acc.update(0).reorder(order(u, blocks, 0)).vectorize(u, width).unroll(u);
+  const int written_out = lanes_written_out(group, columns, lanes, width);
+  auto in_vectors = [&](Halide::Stage stage, const RDom& r) {
+    Var several("several");
+    stage.reorder(order(u, r, 0)).split(u, several, u, written_out).vectorize(u, width).unroll(u);
+  };
+  in_vectors(acc.update(0), blocks);
   if (overlaps)
-    acc.update(1).reorder(order(u, rest, 0)).vectorize(u, width).unroll(u);
+    in_vectors(acc.update(1), rest);
   else if (tail)
     acc.update(1).reorder(order(RVar(rest[0]), rest, 1)).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
   for (const Loop& l : inside) {

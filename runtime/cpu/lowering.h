@@ -321,6 +321,7 @@ class Lowering {
   int lanes_of_sum(const std::vector<size_t>& group, Id v) const;
   SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;
   std::vector<Id> terms_of_columns(const std::vector<size_t>& group, Id v) const;
+  int lanes_written_out(const std::vector<size_t>& group, const std::vector<Id>& columns, int lanes, int width) const;
   void row_sum(const std::vector<size_t>& group, Id v);
   Func fold_halves(std::vector<Func>& vectors, int width, const std::vector<size_t>& group, const Var& u,
                    const std::vector<Var>& left) const;
