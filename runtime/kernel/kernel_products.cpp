@@ -46,7 +46,7 @@ class Product {
     const Node n = a_[m_.body];
     for (int i : {0, 1}) {
       const Node read = a_[n.arg(i)];
-      if (read.op != Op::read || !a_[n.arg(i)].depends_on(v) || a_[n.arg(1 - i)].depends_on(v)) continue;
+      if (read.op != Op::read || !a_[n.arg(i)].depends_on(v) || a_[n.arg(1 - i)].depends_on(v) || !is_anywhere(n.arg(1 - i))) continue;
       Id others = a_.boolean(true);
       for (Id c : conjuncts(a_, m_.condition))
         if (!keeps_inside(c, read)) others = is_true(a_, others) ? c : a_.land(others, c);
@@ -56,6 +56,12 @@ class Product {
       m_.body = a_.mul(a_.read_or(read.symbol, read.type, indices, a_.constant(read.type, 0)), n.arg(1 - i));
       return;
     }
+  }
+
+  // Is the factor a number that 0 may be multiplied by where conditions are not met, too? 1/z[t] of a place t outside may be infinite.
+  bool is_anywhere(Id factor) const {
+    return is_read(a_[factor].op) ||
+           std::ranges::all_of(reachable(a_, factor), [&](Id id) { return !is_read(a_[id].op) || spec_.inside(a_[id]); });
   }
 
   // 0 <= i, or i < extent, for one of the read's indices.
