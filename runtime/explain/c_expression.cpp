@@ -53,13 +53,23 @@ std::string legal(const std::string& name) {
 }
 }  // namespace
 
+CWriter::CWriter(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {
+  for (const Dim& d : p.dims) taken_.insert(a_.name(d.dim));
+  std::vector<Id> bodies;
+  for (const Definition& d : p.definitions()) {
+    bodies.push_back(d.body);
+    for (const AxisRange& r : d.axes) taken_.insert(axis_name(r.axis));
+  }
+  for (Id axis : all_axes(a_, bodies)) taken_.insert(axis_name(axis));
+}
+
 std::string CWriter::axis_name(Id axis) const { return legal(a_.name(axis)); }
 std::string CWriter::tensor_name(TensorId t) const { return legal(p_.tensor(t).name); }
 
 std::string CWriter::fresh(const std::string& stem) {
   std::string name;
   do name = fmt::format("{}_{}", stem, ++names_);
-  while (p_.find(name));
+  while (taken_.contains(name) || p_.find(name));
   return name;
 }
 

@@ -23,7 +23,7 @@ const char* c_arithmetic(DType type);  // of values: 16-bit floats are computed 
 
 class CWriter {
  public:
-  CWriter(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {}
+  CWriter(const Program& p, const DimValues& sizes);
 
   // A block of C: what is in it, the axes that its loop binds, and whether it may not run though the block around it does.
   struct Block {
@@ -46,7 +46,7 @@ class CWriter {
   std::string place(TensorId t, const std::vector<std::string>& indices) const;  // "y[n * D + d]"
   std::string axis_name(Id axis) const;
   std::string tensor_name(TensorId t) const;
-  std::string fresh(const std::string& stem);
+  std::string fresh(const std::string& stem);  // no tensor, dim or axis of the program has this name
   std::string finish() { return blocks_.front().code; }
   bool known_positive(const AxisRange& r) const;
   int64_t extent_of(const AxisRange& r) const;  // 0 where it depends on other axes
@@ -77,6 +77,7 @@ class CWriter {
   std::map<Id, int> uses_;
   std::map<Id, Id> begins_;     // of the ranges of axes whose loops were opened
   std::map<Id, int64_t> ends_;  // the same, where they do not depend on other axes
+  std::set<std::string> taken_;  // names of dims and axes
   int names_ = 0;
 };
 
