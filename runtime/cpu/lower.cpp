@@ -427,6 +427,7 @@ void Lowering::finish() {
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
   if (!continued.empty()) read_results(out_.pipeline, continued);
   if (!beside_.sums.empty()) sums_beside(out_.pipeline, beside_.map_loop, beside_.sum_loop);
+  write_out_turns(out_.pipeline);
   if (spec_.streams) {
     const bool object = !target_.has_feature(Halide::Target::JIT) && target_.arch == Halide::Target::X86;
     stream_results(out_.pipeline, streamed, object ? target_.natural_vector_size(Halide::UInt(8)) : 0);

@@ -111,7 +111,7 @@ void Lowering::extreme_index(const SpecMember& m) {
       acc.update(0).reorder(order);
       order_rows(acc, m, v);
       vectorize(acc, vars_.at(v), v, widest(m), 1);
-      vectorize(acc.update(0), vars_.at(v), v, widest(m), 2);
+      vectorize(acc.update(0), vars_.at(v), v, widest(m), vectors_per_step({me}, v, body_ps({me}), 2));
     }
     place(acc);
     results_of({me}, [&](size_t) { return Halide::cast<int64_t>(acc(exprs(left))[1]); });

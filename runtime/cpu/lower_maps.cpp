@@ -11,10 +11,6 @@
 namespace xhat::runtime {
 namespace {
 
-// Vectors per step of a map: 2-4 help memory overlap (1.43 -> 1.38 ms for tanh); where there is much to compute they only
-// take longer to compile.
-int vectors_per_step(int64_t cost_ps) { return cost_ps <= 350 ? 4 : cost_ps <= 800 ? 2 : 1; }
-
 bool at_own_place(const Access& x, const SpecMember& reader) { return !x.may_miss && x.indices == reader.left; }
 
 }  // namespace
@@ -105,10 +101,23 @@ Lowering::Turned Lowering::turned_map(const std::vector<size_t>& group) const {
   return one_in_row(found.v) || one_in_row(found.along) ? Turned() : found;
 }
 
-int Lowering::vectors_of_map(const std::vector<size_t>& group) const {
-  int64_t cost = 0;
-  for (const SpecMember* x : members_of(group)) cost += evaluation_cost_ps(*spec_.arena, x->body);
-  return vectors_or(vectors_per_step(cost));
+// 2-4 help memory overlap (1.43 -> 1.38 ms for tanh); where there is much to compute, or a gather loads a vector's worth of lines, they only
+// take longer to compile: with a last vector of its own for each, 4 are 12 copies of the code, and 1 is 2.
+int Lowering::vectors_per_step(const std::vector<size_t>& group, Id v, int64_t cost_ps, int most) const {
+  const Arena& a = *spec_.arena;
+  auto gathers = [&](Id id) {
+    return is_read(a[id].op) && a[id].depends_on(v) &&
+           std::ranges::any_of(read_indices(a[id]), [&](Id index) { return a[index].depends_on(v) && !tensors_read(a, index).empty(); });
+  };
+  const bool gather =
+      v != kNone && std::ranges::any_of(group, [&](size_t g) { return std::ranges::any_of(reachable(a, spec_.members[g].body), gathers); });
+  return vectors_or(std::min(most, gather || cost_ps > 800 ? 1 : cost_ps > 350 ? 2 : 4));
+}
+
+int64_t Lowering::body_ps(const std::vector<size_t>& group) const {
+  int64_t ps = 0;
+  for (const SpecMember* x : members_of(group)) ps += evaluation_cost_ps(*spec_.arena, x->body);
+  return ps;
 }
 
 // What another has made, by quotients and remainders that lie side by side there (kernel_phases.cpp): read where it is.
@@ -176,7 +185,7 @@ void Lowering::map(const std::vector<size_t>& group) {
   else if (vectors_ && by.contains(v) && !by.contains(row_result_ == SIZE_MAX ? kNone : row_axis_))
     in_phases(f, m, v, by);
   else if (v != kNone && !vars.empty())
-    vectorize(f, vars_.at(v), v, widest(m), vectors_of_map(group));
+    vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(group, v, body_ps(group)));
   if (group == beside_.map) {
     beside_.map_loop = f.name() + ".s0." + vars_.at(row_axis_).name();
     f.never_partition(vars_.at(row_axis_));

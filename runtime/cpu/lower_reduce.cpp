@@ -146,7 +146,10 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   if (vectors) {
     order_rows(acc, m, v);
     vectorize(acc, vars_.at(v), v, widest(m), 1);
-    vectorize(acc.update(0), vars_.at(v), v, widest(m), beside ? vectors_of_map(beside_.map) : ends.empty() ? vectors_or(2) : 1);
+    vectorize(acc.update(0), vars_.at(v), v, widest(m),
+              beside         ? vectors_per_step(beside_.map, v, body_ps(beside_.map))
+              : ends.empty() ? vectors_per_step(group, v, body_ps(group), 2)
+                             : 1);
   }
   if (beside) {
     const auto row = static_cast<int>(std::ranges::find(m.reduced.rbegin(), m.reduced.rend(), row_axis_) - m.reduced.rbegin());
@@ -370,7 +373,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     map_across(all, group, in_rows, TailStrategy::GuardWithIf);
   } else if (!inlined) {
     order_rows(all, m, v);
-    if (!rows_together(all, m, v)) vectorize(all, vars_.at(v), v, widest(m), vectors_or(2));
+    if (!rows_together(all, m, v)) vectorize(all, vars_.at(v), v, widest(m), vectors_per_step(group, v, written_out_ps(group), 2));
     // A plane at a time: it stays in L1.
     auto rows = rows_of(m, v);
     auto around = std::ranges::find_if(rows.rbegin(), rows.rend(), [&](Id x) { return moves_window(m, x); }).base();

@@ -141,8 +141,7 @@ std::vector<Id> Lowering::terms_of_columns(const std::vector<size_t>& group, Id 
                                         [&](Id id) { return across(id) && a[read_indices(a[id]).back()].depends_on(x); });
            });
   };
-  int64_t of_terms = 0;
-  for (size_t g : group) of_terms += evaluation_cost_ps(a, spec_.members[g].body);
+  const int64_t of_terms = body_ps(group);
   std::vector<Id> found;
   int64_t terms = 1;
   for (Id x : m.reduced) {
@@ -156,8 +155,7 @@ std::vector<Id> Lowering::terms_of_columns(const std::vector<size_t>& group, Id 
 // Terms that take long hide the latency of an addition by themselves: of their lanes fewer are written out, in a loop, which compiles in a part
 // of the time.
 int Lowering::lanes_written_out(const std::vector<size_t>& group, const std::vector<Id>& columns, int lanes, int width) const {
-  int64_t of_terms = 0;
-  for (size_t g : group) of_terms += evaluation_cost_ps(*spec_.arena, spec_.members[g].body);
+  int64_t of_terms = body_ps(group);
   for (Id x : columns) of_terms *= axis(x).extent;
   while (lanes > width && lanes / width * of_terms > kWrittenOut_ps) lanes /= 2;
   return lanes;

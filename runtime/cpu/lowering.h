@@ -12,6 +12,7 @@
 #include "expr/index/recurrence.h"
 #include "runtime/cpu/assumptions.h"
 #include "runtime/cpu/ir/scatter_list.h"
+#include "runtime/cpu/ir/several_turns.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
@@ -117,23 +118,11 @@ class Lowering {
     if (width <= 1) return;
     if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
     if (unroll > 1) {
-      split_unrolled(stage, v, width, unroll);
+      const VarOrRVar vectors(v.name() + suffix_of_turns(unroll), v.is_rvar), lanes(v.name() + "_i", v.is_rvar);
+      stage.split(v, vectors, lanes, width, TailStrategy::GuardWithIf).vectorize(lanes);
     } else {
       stage.vectorize(v, width, TailStrategy::GuardWithIf);
     }
-  }
-
-  // Some vectors at a time. Each of them has a condition of its own, so that one beyond the end is not computed at all: of a vector under a
-  // mask, Halide masks what differs from lane to lane only, takes a load outside of its buffer for a proof that nobody gets there, and drops the
-  // condition of the whole.
-  template <class Stage>
-  static void split_unrolled(Stage& stage, const VarOrRVar& v, int width, int unroll) {
-    auto part = [&](const char* suffix) { return VarOrRVar(v.name() + suffix, v.is_rvar); };
-    const VarOrRVar vectors = part("_v"), outer = part("_o"), some = part("_u"), lanes = part("_i");
-    stage.split(v, vectors, lanes, width, TailStrategy::GuardWithIf)
-        .split(vectors, outer, some, unroll, TailStrategy::GuardWithIf)
-        .vectorize(lanes)
-        .unroll(some);
   }
 
   // What is read along another axis than vectors run along (x[j,i] for y[i,j]): see lower_turned.cpp.
@@ -212,7 +201,9 @@ class Lowering {
     return &m != &spec_.members[group[0]] && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary;
   }
   bool is_view(const SpecMember& m) const;
-  int vectors_of_map(const std::vector<size_t>& group) const;
+  // Vectors along v that a step of a loop computes, by the price of one element.
+  int vectors_per_step(const std::vector<size_t>& group, Id v, int64_t cost_ps, int most = 4) const;
+  int64_t body_ps(const std::vector<size_t>& group) const;
   void map(const std::vector<size_t>& group);
   // A member that reads its own results of the place before: see lower_recurrence.cpp.
   std::optional<Recurrence> recurrence(const SpecMember& m) const { return recurrence_of(*spec_.arena, m.tensor, m.left, m.body); }

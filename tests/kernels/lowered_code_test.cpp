@@ -229,11 +229,11 @@ std::vector<Case> cases() {
       {"pair_of_floats",  // a + (b - a) is not b
        "op f(a: f32[N,M], t: f32[N,M]) -> (y, l) {\n"
        " y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] else 1e10 * t[n,k/2]\n l[n] = a[n,0] < t[n,0]\n}",
-       {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 10}}},
+       {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 14}}},
       {"pair_of_floats_with_a_tail",  // whose second lane is 0/0
        "op f(a: f32[N,M], t: f32[N,M]) -> (y, l) {\n"
        " y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] / t[n,(k+1)/2] else t[n,k/2]\n l[n] = a[n,0] < t[n,0]\n}",
-       {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 10}}},
+       {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 14}}},
       {"divided_by_nothing",  // Halide refuses what it finds to be 1/0, though nobody asks for it
        "op f(x: f32[N]) -> (y) { y[n,i in 0..1] = let v = f32(i) in if v > 0.1 then rsqrt(v) + v^(-2) + 2.5 % v + 1/v else x[n] }",
        {{"N", 40}}, false, {}},

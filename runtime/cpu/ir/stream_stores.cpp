@@ -81,7 +81,8 @@ std::optional<Run> run_of(const std::string& result, const std::vector<const Sto
   Expr next = graph_substitute(loop.name, Variable::make(Halide::Int(32), loop.name) + 1, run.first);
   auto step = as_const_int(simplify(next - run.first));
   if (!step || *step != run.elements) return {};
-  auto steps = as_const_int(loop.extent);
+  const auto steps =
+      as_const_int(find_constant_bound(loop.extent, Halide::Internal::Direction::Upper));  // of those left over by a longer loop, a few
   if (steps && *steps * run.elements * run.type.bytes() < kShortRun) return {};
   return run;
 }

@@ -1,0 +1,47 @@
+#include "runtime/cpu/ir/several_turns.h"
+
+#include <charconv>
+
+#include "runtime/cpu/ir/statements.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr std::string_view kMark = "_turns";
+
+// How many turns the loop's name asks for; 1: as it is.
+int turns_of(const std::string& loop) {
+  const size_t at = loop.rfind(kMark);
+  int turns = 1;
+  if (at == std::string::npos) return 1;
+  const char* end = loop.data() + loop.size();
+  const auto read = std::from_chars(loop.data() + at + kMark.size(), end, turns);
+  return read.ec == std::errc() && read.ptr == end ? turns : 1;  // of those left over by Halide, more follows
+}
+
+struct Turns : hi::IRMutator {
+  using IRMutator::visit;
+  Stmt visit(const hi::For* op) override {
+    const int turns = turns_of(op->name);
+    const Stmt body = mutate(op->body);
+    auto loop = [&](const std::string& name, const Expr& first, const Expr& count, const Stmt& in) {
+      return hi::For::make(name, first, count, op->for_type, op->partition_policy, op->device_api, in);
+    };
+    if (turns <= 1 || op->for_type != hi::ForType::Serial) return loop(op->name, op->min, op->extent, body);
+    const std::string name = op->name + ".all";
+    std::vector<Stmt> copies;
+    for (int t = 0; t < turns; ++t)
+      copies.push_back(hi::substitute(op->name, hi::simplify(op->min + int_variable(name) * turns + t), body));
+    const Expr whole = hi::simplify(op->extent / turns), rest = hi::simplify(op->extent % turns);
+    if (is_const_zero(whole)) return loop(op->name, op->min, op->extent, body);
+    const Stmt main = loop(name, 0, whole, hi::Block::make(copies));
+    return is_const_zero(rest) ? main : hi::Block::make(main, loop(op->name, hi::simplify(op->min + whole * turns), rest, body));
+  }
+};
+
+}  // namespace
+
+std::string suffix_of_turns(int at_a_time) { return std::string(kMark) + std::to_string(at_a_time); }
+void write_out_turns(Halide::Pipeline& pipeline) { pipeline.add_custom_lowering_pass(new Turns); }
+
+}  // namespace xhat::runtime

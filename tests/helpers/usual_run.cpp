@@ -1,0 +1,72 @@
+// Which tests the usual run takes of the suites that compile kernels by the dozen: a share of each, others after each change of the engine's
+// sources, the same on all machines. All of them in `./test --long` and with XHAT_TEST_AUDIT=all. What is asked for by name runs.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tests/helpers/audit_sample.h"
+
+namespace xhat::testing {
+namespace {
+
+struct Share {
+  std::string_view tests;  // what their names begin with
+  size_t percent;
+};
+constexpr Share kShares[] = {
+    {"AheadCuda.", 50},
+    {"AheadGpu.", 50},
+    {"AheadOfManyKernels.", 50},
+    {"Files/KernelGoldenTest.", 50},
+    {"GivenSizesOfManyKernels.", 50},
+    {"Golden/GpuLanguageTest.", 40},
+    {"OpenSizesOfManyKernels.", 50},
+    {"Ops/GpuAuditTest.", 50},
+    {"Ops/GpuOpsTest.", 40},
+    {"Ops/LoweredCode.HasTheValues", 50},
+    {"Ops/RecomputeTest.", 50},
+    {"Ops/TvmKernelTest.", 50},
+    {"Ops/WriteOver.", 50},
+    {"Programs/TiledLoops.", 50},
+    {"Programs/WholeLoops.", 50},
+    {"RecurrencesOfKernels.", 50},
+    {"Sums/GpuSumsInParts.", 40},
+    {"TilesOfManyKernels.", 50},
+};
+
+bool left_out(const std::string& test) {
+  for (const Share& s : kShares)
+    if (test.starts_with(s.tests)) return std::hash<std::string>{}(fingerprint_of_sources() + test) % 100 >= s.percent;
+  return false;
+}
+
+// A filter of many tests leaves out what is not of the sample.
+void take_sample() {
+  std::string filter = GTEST_FLAG_GET(filter);
+  if (takes_all() || filter.find('*') == std::string::npos) return;
+  std::string out;
+  const auto& all = *::testing::UnitTest::GetInstance();
+  for (int s = 0; s < all.total_test_suite_count(); ++s) {
+    const auto& suite = *all.GetTestSuite(s);
+    for (int t = 0; t < suite.total_test_count(); ++t) {
+      const std::string name = std::string(suite.name()) + "." + suite.GetTestInfo(t)->name();
+      if (left_out(name)) out += ":" + name;
+    }
+  }
+  if (out.empty()) return;
+  filter += filter.find('-') == std::string::npos ? "-" + out.substr(1) : out;
+  GTEST_FLAG_SET(filter, filter);
+}
+
+}  // namespace
+}  // namespace xhat::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (!GTEST_FLAG_GET(list_tests)) xhat::testing::take_sample();
+  return RUN_ALL_TESTS();
+}
