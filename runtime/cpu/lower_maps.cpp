@@ -185,7 +185,7 @@ void Lowering::map(const std::vector<size_t>& group) {
   else if (vectors_ && by.contains(v) && !by.contains(row_result_ == SIZE_MAX ? kNone : row_axis_))
     in_phases(f, m, v, by);
   else if (v != kNone && !vars.empty())
-    vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(group, v, body_ps(group)));
+    vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(group, v, body_ps(group)), tail_of(group, v));
   if (group == beside_.map) {
     beside_.map_loop = f.name() + ".s0." + vars_.at(row_axis_).name();
     f.never_partition(vars_.at(row_axis_));

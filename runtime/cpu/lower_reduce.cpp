@@ -373,7 +373,8 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     map_across(all, group, in_rows, TailStrategy::GuardWithIf);
   } else if (!inlined) {
     order_rows(all, m, v);
-    if (!rows_together(all, m, v)) vectorize(all, vars_.at(v), v, widest(m), vectors_per_step(group, v, written_out_ps(group), 2));
+    if (!rows_together(all, m, v))
+      vectorize(all, vars_.at(v), v, widest(m), vectors_per_step(group, v, written_out_ps(group), 2), tail_of(group, v));
     // A plane at a time: it stays in L1.
     auto rows = rows_of(m, v);
     auto around = std::ranges::find_if(rows.rbegin(), rows.rend(), [&](Id x) { return moves_window(m, x); }).base();

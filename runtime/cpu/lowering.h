@@ -110,19 +110,31 @@ class Lowering {
 
   // Vectorizes v of a stage by what fits: the natural width, less for short constant extents.
   template <class Stage>
-  void vectorize(Stage stage, const VarOrRVar& v, Id x, DType type, int unroll) const {
+  void vectorize(Stage stage, const VarOrRVar& v, Id x, DType type, int unroll, TailStrategy tail = TailStrategy::GuardWithIf) const {
     const SpecAxis& a = axis(x);
     int width = vectors_ ? natural(type) : 1;
     if (constant(x))
       while (width > 1 && a.extent < width) width /= 2;
     if (width <= 1) return;
     if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
-    if (unroll > 1) {
-      const VarOrRVar vectors(v.name() + suffix_of_turns(unroll), v.is_rvar), lanes(v.name() + "_i", v.is_rvar);
+    const VarOrRVar vectors(v.name() + (unroll > 1 ? suffix_of_turns(unroll) : "_v"), v.is_rvar), lanes(v.name() + "_i", v.is_rvar);
+    if (tail == TailStrategy::ShiftInwards && a.extent % width != 0) {
+      stage.split(v, vectors, lanes, width, tail).vectorize(lanes);
+      if (a.extent < 2 * width) stage.unroll(vectors);  // both have a border: Halide finds no middle, and asks about either in both
+    } else if (unroll > 1) {
       stage.split(v, vectors, lanes, width, TailStrategy::GuardWithIf).vectorize(lanes);
     } else {
       stage.vectorize(v, width, TailStrategy::GuardWithIf);
     }
+  }
+
+  // A last vector that begins where a whole one fits computes some elements again: it needs no mask, nor code of its own. Not where what is
+  // written was read (an input written over, a sum that goes on), nor in rows long enough to be written past the cache.
+  TailStrategy tail_of(const std::vector<size_t>& group, Id v) const {
+    constexpr int64_t kLongRow = 256;
+    const bool again = constant(v) && axis(v).extent < kLongRow && spec_.over.empty() && group != beside_.map &&
+                       std::ranges::all_of(group, [&](size_t g) { return spec_.carried_over(spec_.members[g]) == kNone; });
+    return again ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf;
   }
 
   // What is read along another axis than vectors run along (x[j,i] for y[i,j]): see lower_turned.cpp.
