@@ -1,6 +1,7 @@
 #include "runtime/cpu/ir/several_turns.h"
 
 #include <charconv>
+#include <set>
 
 #include "runtime/cpu/ir/statements.h"
 
@@ -19,6 +20,34 @@ int turns_of(const std::string& loop) {
   return read.ec == std::errc() && read.ptr == end ? turns : 1;  // of those left over by Halide, more follows
 }
 
+// The names of one copy: passes that follow take what has one name for one value. And places as sums again, of which neighbours differ by a number:
+// LLVM finds one address for a store and for what is said of it (nontemporal.h).
+struct OwnNames : hi::IRMutator {
+  using IRMutator::visit;
+  std::string suffix;
+  std::set<std::string> inside;
+  explicit OwnNames(int turn) : suffix(".t" + std::to_string(turn)) {}
+
+  template <class T>
+  auto let(const T* op) {
+    const Expr value = mutate(op->value);
+    const bool fresh = inside.insert(op->name).second;
+    const auto body = mutate(op->body);
+    if (fresh) inside.erase(op->name);
+    return T::make(op->name + suffix, value, body);
+  }
+
+  Expr visit(const hi::Variable* op) override { return inside.contains(op->name) ? variable(op->type, op->name + suffix) : op; }
+  Expr visit(const hi::Let* op) override { return let<hi::Let>(op); }
+  Stmt visit(const hi::LetStmt* op) override { return let<hi::LetStmt>(op); }
+  Expr visit(const hi::Load* op) override {
+    return hi::Load::make(op->type, op->name, hi::simplify(mutate(op->index)), op->image, op->param, mutate(op->predicate), op->alignment);
+  }
+  Stmt visit(const hi::Store* op) override {
+    return hi::Store::make(op->name, mutate(op->value), hi::simplify(mutate(op->index)), op->param, mutate(op->predicate), op->alignment);
+  }
+};
+
 struct Turns : hi::IRMutator {
   using IRMutator::visit;
   Stmt visit(const hi::For* op) override {
@@ -31,7 +60,7 @@ struct Turns : hi::IRMutator {
     const std::string name = op->name + ".all";
     std::vector<Stmt> copies;
     for (int t = 0; t < turns; ++t)
-      copies.push_back(hi::substitute(op->name, hi::simplify(op->min + int_variable(name) * turns + t), body));
+      copies.push_back(OwnNames(t).mutate(hi::substitute(op->name, hi::simplify(op->min + int_variable(name) * turns + t), body)));
     const Expr whole = hi::simplify(op->extent / turns), rest = hi::simplify(op->extent % turns);
     if (is_const_zero(whole)) return loop(op->name, op->min, op->extent, body);
     const Stmt main = loop(name, 0, whole, hi::Block::make(copies));
