@@ -184,13 +184,10 @@ bool Lowering::sums_columns_of(const std::vector<size_t>& sums, const std::vecto
       reads_map |= !input(x);
     }
   }
-  int64_t cost = 0;
-  for (const SpecMember* y : members_of(map)) {
-    cost += evaluation_cost_ps(*spec_.arena, y->body);
+  for (const SpecMember* y : members_of(map))
     for (const Access& x : reads(*y))
       if (reads_map && !(input(x) || of_map(x, first.left))) return false;
-  }
-  return tile_dimensions(spec_, *members_of(sums)[0]).size() == 1 && (!reads_map || cost <= kWrittenOut_ps);
+  return tile_dimensions(spec_, *members_of(sums)[0]).size() == 1 && (!reads_map || body_ps(map) <= kWrittenOut_ps);
 }
 
 void Lowering::find_row_loop(const Groups& all) {

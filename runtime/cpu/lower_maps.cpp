@@ -67,8 +67,7 @@ void Lowering::join_temporaries(Groups& groups) const {
     return m.op == Op::constant && !recurrence(m);
   };
   auto may_join = [&](const SpecMember& m, const std::vector<size_t>& group) {
-    int64_t cost = evaluation_cost_ps(a, m.body);
-    for (const SpecMember* x : members_of(group)) cost += evaluation_cost_ps(a, x->body);
+    const int64_t cost = evaluation_cost_ps(a, m.body) + body_ps(group);
     return plain_map(group) && spec_.members[group[0]].left == m.left && cost <= kWrittenOut_ps;
   };
   for (size_t g = groups.size(); g-- > 0;) {
@@ -101,8 +100,8 @@ Lowering::Turned Lowering::turned_map(const std::vector<size_t>& group) const {
   return one_in_row(found.v) || one_in_row(found.along) ? Turned() : found;
 }
 
-// 2-4 help memory overlap (1.43 -> 1.38 ms for tanh); where there is much to compute, or a gather loads a vector's worth of lines, they only
-// take longer to compile: with a last vector of its own for each, 4 are 12 copies of the code, and 1 is 2.
+// Two to four vectors let memory accesses overlap (tanh: 1.43 -> 1.38 ms). Where a value takes long, or a gather loads a line for each lane, they
+// only take longer to compile: the code is written once for each vector, once for those left over, and once under a mask.
 int Lowering::vectors_per_step(const std::vector<size_t>& group, Id v, int64_t cost_ps, int most) const {
   const Arena& a = *spec_.arena;
   auto gathers = [&](Id id) {

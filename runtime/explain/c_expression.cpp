@@ -55,6 +55,7 @@ std::string legal(const std::string& name) {
 
 CWriter::CWriter(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {
   for (const Dim& d : p.dims) taken_.insert(a_.name(d.dim));
+  for (const Tensor& t : p.tensors) taken_.insert(legal(t.name));
   std::vector<Id> bodies;
   for (const Definition& d : p.definitions()) {
     bodies.push_back(d.body);
@@ -69,7 +70,7 @@ std::string CWriter::tensor_name(TensorId t) const { return legal(p_.tensor(t).n
 std::string CWriter::fresh(const std::string& stem) {
   std::string name;
   do name = fmt::format("{}_{}", stem, ++names_);
-  while (taken_.contains(name) || p_.find(name));
+  while (taken_.contains(name));
   return name;
 }
 

@@ -77,7 +77,7 @@ class CWriter {
   std::map<Id, int> uses_;
   std::map<Id, Id> begins_;     // of the ranges of axes whose loops were opened
   std::map<Id, int64_t> ends_;  // the same, where they do not depend on other axes
-  std::set<std::string> taken_;  // names of dims and axes
+  std::set<std::string> taken_;  // names of dims, tensors and axes
   int names_ = 0;
 };
 

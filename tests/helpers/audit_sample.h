@@ -13,6 +13,7 @@
 
 namespace xhat::testing {
 
+// Does this run take all cases and not a sample?
 inline bool takes_all() {
   const char* all = std::getenv("XHAT_TEST_AUDIT");
   return long_run() || (all && std::string_view(all) == "all");

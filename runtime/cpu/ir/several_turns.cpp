@@ -10,23 +10,23 @@ namespace {
 
 constexpr std::string_view kMark = "_turns";
 
-// How many turns the loop's name asks for; 1: as it is.
+// How many turns the loop's name asks for. 1: the loop stays as it is; Halide appends to the name where it takes the last turns out of a loop.
 int turns_of(const std::string& loop) {
   const size_t at = loop.rfind(kMark);
   int turns = 1;
   if (at == std::string::npos) return 1;
   const char* end = loop.data() + loop.size();
   const auto read = std::from_chars(loop.data() + at + kMark.size(), end, turns);
-  return read.ec == std::errc() && read.ptr == end ? turns : 1;  // of those left over by Halide, more follows
+  return read.ec == std::errc() && read.ptr == end ? turns : 1;
 }
 
-// The names of one copy: passes that follow take what has one name for one value. And places as sums again, of which neighbours differ by a number:
-// LLVM finds one address for a store and for what is said of it (nontemporal.h).
-struct OwnNames : hi::IRMutator {
+// One copy of a turn. Its lets have names of their own, as later passes take two lets of one name for one value. Its indices are simplified, so that
+// those of neighbouring copies differ by a constant: LLVM then computes one address for a store and for the prefetch that marks it (nontemporal.h).
+struct Copy : hi::IRMutator {
   using IRMutator::visit;
   std::string suffix;
   std::set<std::string> inside;
-  explicit OwnNames(int turn) : suffix(".t" + std::to_string(turn)) {}
+  explicit Copy(int turn) : suffix(".t" + std::to_string(turn)) {}
 
   template <class T>
   auto let(const T* op) {
@@ -57,12 +57,12 @@ struct Turns : hi::IRMutator {
       return hi::For::make(name, first, count, op->for_type, op->partition_policy, op->device_api, in);
     };
     if (turns <= 1 || op->for_type != hi::ForType::Serial) return loop(op->name, op->min, op->extent, body);
+    const Expr whole = hi::simplify(op->extent / turns), rest = hi::simplify(op->extent % turns);
+    if (is_const_zero(whole)) return loop(op->name, op->min, op->extent, body);
     const std::string name = op->name + ".all";
     std::vector<Stmt> copies;
     for (int t = 0; t < turns; ++t)
-      copies.push_back(OwnNames(t).mutate(hi::substitute(op->name, hi::simplify(op->min + int_variable(name) * turns + t), body)));
-    const Expr whole = hi::simplify(op->extent / turns), rest = hi::simplify(op->extent % turns);
-    if (is_const_zero(whole)) return loop(op->name, op->min, op->extent, body);
+      copies.push_back(Copy(t).mutate(hi::substitute(op->name, hi::simplify(op->min + int_variable(name) * turns + t), body)));
     const Stmt main = loop(name, 0, whole, hi::Block::make(copies));
     return is_const_zero(rest) ? main : hi::Block::make(main, loop(op->name, hi::simplify(op->min + whole * turns), rest, body));
   }

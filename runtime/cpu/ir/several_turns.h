@@ -1,7 +1,7 @@
 // Loops whose turns are written out, some at a time: memory and arithmetic overlap, and counting costs less.
 //
-// Halide writes the last turns of such a loop out, too, each with a vector of its own under a mask: 12 copies of what 4 vectors compute, most of
-// the time that LLVM takes. Here those that are left over are a loop of single ones, and one vector is masked:
+// Halide's unroll() writes the last turns out too, each of them whole and under a mask: 12 copies of the code for 4 vectors, which LLVM takes long
+// to compile. This pass makes the turns that are left over a loop, and only the last vector is masked:
 //
 //   for i < n/8: f(8 i)          =>    for i < n/32: f(32 i); f(32 i + 8); f(32 i + 16); f(32 i + 24)
 //   if n % 8: f under a mask           for i < n/8 % 4: f(..)
@@ -13,7 +13,7 @@
 
 namespace xhat::runtime {
 
-// What the name of a variable ends with whose loop is to be so.
+// A loop variable whose name ends in this has its loop written out, so many turns at a time.
 std::string suffix_of_turns(int at_a_time);
 // Adds the pass to the pipeline, before those that look at what a turn reads and writes.
 void write_out_turns(Halide::Pipeline& pipeline);
