@@ -93,8 +93,8 @@ Hull::Interval Hull::computed(Id e) {
       return {interval(r.begin).low, minus_one(interval(r.end).high)};
     }
     case Op::neg: return {negated(x(0).high), negated(x(0).low)};
-    case Op::add: return {apply(Op::add, x(0).low, x(1).low), apply(Op::add, x(0).high, x(1).high)};
-    case Op::sub: return {apply(Op::sub, x(0).low, x(1).high), apply(Op::sub, x(0).high, x(1).low)};
+    case Op::add: return together(e, {apply(Op::add, x(0).low, x(1).low), apply(Op::add, x(0).high, x(1).high)});
+    case Op::sub: return together(e, {apply(Op::sub, x(0).low, x(1).high), apply(Op::sub, x(0).high, x(1).low)});
     case Op::mul: return product(x(0), x(1));
     case Op::div: return quotient(x(0), x(1));
     case Op::mod: return remainder(x(0), x(1));
@@ -129,6 +129,36 @@ Hull::Interval Hull::computed(Id e) {
     case Op::cast: return converted(n);
     default: return is_reduction(n.op) ? reduced(n) : Interval{};
   }
+}
+
+Hull::Interval Hull::together(Id e, Interval apart) {
+  if (is_float(a_[e].type) || a_[e].free_axes().size() < 2) return apart;
+  const Linear sum = linear(a_, e);
+  for (const auto& [x, factor] : sum.terms) {
+    if (a_[x].op != Op::axis) continue;
+    const AxisRange r = ranges_.at(x);
+    const auto meets = [&](Id bound) {
+      return std::ranges::any_of(sum.terms, [&](const auto& other) { return other.first != x && a_[bound].depends_on(other.first); });
+    };
+    // The ends that it surely has, each of which bounds the sum.
+    const auto bounded = [&](bool above) {
+      Id most = kNone;
+      const bool by_end = (factor > 0) == above;
+      for (Id bound : operands_of(a_, by_end ? r.end : r.begin, by_end ? Op::minimum : Op::maximum)) {
+        if (!meets(bound)) continue;
+        const Id there = tidy_index(a_, substitute(a_, e, {{x, by_end ? a_.sub(bound, a_.integer(1)) : bound}}));
+        const Interval found = interval(there);
+        const Id one = above ? found.high : found.low;
+        most = one == kNone ? most : most == kNone ? one : above ? least(most, one) : largest(most, one);
+      }
+      return most;
+    };
+    if (!meets(r.begin) && !meets(r.end)) continue;
+    const Id low = bounded(false), high = bounded(true);
+    if (low != kNone) apart.low = apart.low == kNone ? low : largest(apart.low, low);
+    if (high != kNone) apart.high = apart.high == kNone ? high : least(apart.high, high);
+  }
+  return apart;
 }
 
 Hull::Interval Hull::converted(const Node& n) {

@@ -30,6 +30,8 @@ class Hull {
   };
   Interval interval(Id e);
   Interval computed(Id e);
+  // Of a sum in which an axis meets one that its range depends on: h - i with i in h-8..h+1 lies in 0..9.
+  Interval together(Id e, Interval apart);
   Interval product(const Interval& x, const Interval& y);
   Interval quotient(const Interval& x, const Interval& y);
   Interval remainder(const Interval& x, const Interval& y);

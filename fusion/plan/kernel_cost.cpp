@@ -387,6 +387,19 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
   } else {
     int64_t column_tiles = 1;
     int64_t tiles = 1;  // of the slower axes
+    // Do steps of the next slower axis touch mostly the same? A tile that is one row of a picture reads the rows around it as well, and one of
+    // many rows little more: rows are not cut while a few fit the cache.
+    auto windows_overlap = [&](size_t i) {
+      if (i == 0 || products) return false;
+      KernelAxis &axis = d.axes[static_cast<size_t>(order[i])], &next = d.axes[static_cast<size_t>(order[i - 1])];
+      const KernelAxis was = axis, was_next = next;
+      axis.tile = std::max<int64_t>(1, axis.extent);
+      const int64_t one = footprint(d, true);
+      next.tile = 2;
+      const int64_t step = footprint(d, true) - one;
+      axis = was, next = was_next;
+      return 2 * step < one && one <= machine_.cache_bytes;
+    };
     for (int c : order) tiles *= std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
     for (size_t i = order.size(); i-- > 0;) {
       KernelAxis& axis = d.axes[static_cast<size_t>(order[i])];
@@ -410,6 +423,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
       // No thread waits for a tile that is taken in order.
       const int64_t room = i < in_parallel.size() || tuned ? wanted : std::max(wanted, machine_.cache_bytes);
       rule.most = std::max<int64_t>(1, std::max(room - (one - step), wanted / 2) / step);
+      if (windows_overlap(i)) rule.most = std::max(rule.most, machine_.cache_bytes / step);
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) rule.at_least = 64;
       // Fewer rows than a block has share little of what is read along the columns.

@@ -156,6 +156,7 @@ class Planner {
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns, int64_t rows) const;
   int64_t asked_in_tile(const Draft& d, const Member& m) const;
   int64_t asked_bytes(const Draft& d) const;
+  int64_t looked_at_in_vain(const Draft& d, const Kernel& k, const Member& m, int64_t tiles) const;
   int64_t idle_lanes(const Draft& d, const Member& m, int64_t tiles) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void scatter_at_once(const Draft& draft, Kernel& kernel) const;

@@ -144,7 +144,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
   k.bytes_in_vain += tiles * asked_bytes(draft);
   for (const Member& m : k.members) {
     k.bytes_packed += tiles * packed_in_tile(draft, m);
-    k.bytes_in_vain += multiplied_in_vain(draft, m, tiles) + idle_lanes(draft, m, tiles);
+    k.bytes_in_vain += multiplied_in_vain(draft, m, tiles) + idle_lanes(draft, m, tiles) + looked_at_in_vain(draft, k, m, tiles);
     int64_t partials = 1;
     for (int c : m.reduced)
       if (k.leaves_partials(c)) partials *= tiles_along(c);

@@ -14,6 +14,8 @@ namespace {
 
 // To ask a segment which places of a tile it has, in bytes that could be moved meanwhile.
 constexpr int64_t kAskedBytes = 32;
+// So are terms of a scatter, in vectors: those that fall into a tile are listed first.
+constexpr int64_t kLookedAtBytes = 8;
 
 }  // namespace
 
@@ -59,6 +61,19 @@ int64_t Planner::asked_in_tile(const Draft& d, const Member& m) const {
     all += asked;
   }
   return all;
+}
+
+// In bytes that could be moved meanwhile: each tile looks at all terms of a scatter, of which a few fall into it. A kernel without partial
+// results has no more such tiles than there are threads (scatter_at_once).
+int64_t Planner::looked_at_in_vain(const Draft& d, const Kernel& k, const Member& m, int64_t tiles) const {
+  const Shape& s = shape(m);
+  if (s.scatter_targets.empty() || !k.combines_partials) return 0;
+  int64_t all = 1, looked_at = tiles;
+  for (size_t i = s.left; i < s.axes.size(); ++i) {
+    all *= s.extents[i];
+    looked_at *= in_tile(d, m.reduced[i - s.left], true);
+  }
+  return std::max<int64_t>(0, looked_at - all) * kLookedAtBytes;
 }
 
 // In bytes that could be moved meanwhile.

@@ -41,7 +41,9 @@ inline int64_t tile_by(const TileRule& r, int64_t full, int64_t slower) {
   int64_t pieces = (full + fit - 1) / fit;
   int64_t tile = (full + pieces - 1) / pieces;
   if (tile > 1) tile = (tile + r.phases - 1) / r.phases * r.phases;
-  return r.lines && tile > 64 ? (tile + 63) / 64 * 64 : tile;
+  if (!r.lines || tile <= 8) return tile;
+  const int64_t line = tile > 64 ? 64 : 16;
+  return std::min(full, (tile + line - 1) / line * line);
 }
 
 }  // namespace xhat

@@ -267,10 +267,13 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   // Each by itself: what the others of its domain read may forbid it to them.
   std::vector<size_t> rest;
   for (size_t g : group) {
-    if (auto c = contraction(spec_.members[g]))
+    if (auto c = contraction(spec_.members[g])) {
+      padding_.along = c->v;
       contract(spec_.members[g], *c);
-    else
+      padding_.along = kNone;
+    } else {
       rest.push_back(g);
+    }
   }
   if (rest.empty()) return;
   if (rest.size() < group.size()) return member(rest);
@@ -295,8 +298,8 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   else if (few && group.size() > 1 && !moves_window(m, v) &&
            std::ranges::all_of(group, [&](size_t g) { return written_out_ps({g}) <= kWrittenOut_ps; }))
     for (size_t g : group) member({g});  // too much code together: each by itself
-  else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v)) && constant(v) && axis(v).extent > 1 &&
-           !in_segments(m, m.left))
+  else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v) || reads_again(group, v)) && constant(v) &&
+           axis(v).extent > 1 && !in_segments(m, m.left))
     in_registers(group, v);
   else
     column_sum(group, along || !vectors_ ? kNone : v);
@@ -363,7 +366,13 @@ void Lowering::finish() {
   constexpr int kFewSteps = 8;  // are written out
   auto copied = [&](Func f, DType type) {
     f.compute_at(padding_.at.at(f.name()));
-    if (!f.args().empty()) f.vectorize(f.args()[0], natural(type), TailStrategy::RoundUp);
+    std::vector<Var> order = f.args();
+    if (auto inner = padding_.innermost.find(f.name()); inner != padding_.innermost.end()) {
+      std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(inner->second),
+                  order.begin() + static_cast<std::ptrdiff_t>(inner->second) + 1);
+      f.reorder_storage(order);
+    }
+    if (!order.empty()) f.vectorize(order[0], natural(type), TailStrategy::RoundUp);
     const int rows = f.num_update_definitions() - 1;  // after their ends
     for (int end = 0; end < rows; ++end) f.update(end).unroll(RVar(f.rvars(end)[0]));
     if (rows < 0) return;

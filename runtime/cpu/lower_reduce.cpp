@@ -45,15 +45,11 @@ Expr Lowering::compared_as_places(Id condition, const Emitter::Axes& axes) const
 std::vector<Id> Lowering::ties_by_data(const std::vector<size_t>& group) const {
   const SpecMember& m = spec_.members[group[0]];
   std::vector<Id> ties;
-  for (Id part : conjuncts(*spec_.arena, m.condition)) {
+  for (Id part : common_conditions(group)) {
     auto about = [&](const std::vector<Id>& axes) {
       return std::ranges::any_of(axes, [&](Id x) { return (*spec_.arena)[part].depends_on(x); });
     };
-    const bool of_all = std::ranges::all_of(group, [&](size_t g) {
-      const std::vector<Id> parts = conjuncts(*spec_.arena, spec_.members[g].condition);
-      return std::ranges::find(parts, part) != parts.end();
-    });
-    if (of_all && compares_place_with_data(*spec_.arena, part) && about(m.left) && about(m.reduced)) ties.push_back(part);
+    if (compares_place_with_data(*spec_.arena, part) && about(m.left) && about(m.reduced)) ties.push_back(part);
   }
   return ties;
 }
@@ -109,6 +105,23 @@ void Lowering::ask_before_row(Loops& l, const std::vector<size_t>& group, Id v) 
     l.r.where(of_loop ? compared_as_places(part, l.axes) : emit_.condition(part, l.axes));
     emit_.given[part] = Halide::Internal::const_true();
   }
+  // So is a range that begins or ends where a result lies, k <= i: then the loop begins or ends there.
+  for (Id part : common_conditions(group)) {
+    const Node& n = a[part];
+    if ((n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i64 || n.depends_on(v) || !tensors_read(a, part).empty()) continue;
+    if (std::ranges::none_of(m.reduced, [&](Id x) { return n.depends_on(x); })) continue;
+    l.r.where(emit_.condition(part, l.axes));
+    emit_.given[part] = Halide::Internal::const_true();
+  }
+}
+
+std::vector<Id> Lowering::common_conditions(const std::vector<size_t>& group) const {
+  std::vector<Id> common = conjuncts(*spec_.arena, spec_.members[group[0]].condition);
+  for (const SpecMember* m : members_of(group)) {
+    const std::vector<Id> its = conjuncts(*spec_.arena, m->condition);
+    std::erase_if(common, [&](Id part) { return std::ranges::find(its, part) == its.end(); });
+  }
+  return common;
 }
 
 void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
@@ -410,10 +423,35 @@ bool Lowering::waits_for_stores(const SpecMember& m, Id v) const {
   return (vectors + kPanel - 1) / kPanel * kAddition < std::max(vectors, kThroughMemory);
 }
 
+// Is all that the sums read along v read several times in a tile, as by windows? Then it comes from cache in whatever order, and sums in registers
+// save a load and a store for each term.
+bool Lowering::reads_again(const std::vector<size_t>& group, Id v) const {
+  constexpr double kTimes = 4;
+  const Arena& a = *spec_.arena;
+  for (const SpecMember* m : members_of(group)) {
+    double points = 1;
+    for (const auto* axes : {&m->left, &m->reduced})
+      for (Id x : *axes) points *= static_cast<double>(axis(x).in_tile());
+    for (Id id : reachable(a, std::vector<Id>{m->body, m->condition})) {
+      if (!is_read(a[id].op) || !a[id].depends_on(v)) continue;
+      double places = 1;
+      for (Id index : read_indices(a[id])) {
+        if (!tensors_read(a, index).empty()) return false;
+        places *= spec_.places_in_tile(index);
+      }
+      if (points < kTimes * places) return false;
+    }
+  }
+  return true;
+}
+
 void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
+  // As many vectors as additions are under way at once, or as the registers hold of several sums.
+  constexpr int64_t kMostVectors = 8, kFewVectors = 2;
   const SpecMember& m = spec_.members[group[0]];
   const int width = std::min<int>(natural(widest(m)), static_cast<int>(std::bit_floor(static_cast<uint64_t>(axis(v).extent))));
-  const int panel = axis(v).extent >= 2 * width ? 2 * width : width;
+  const int64_t most = reads_again(group, v) ? std::max(kFewVectors, kMostVectors / static_cast<int64_t>(group.size())) : kFewVectors;
+  const int panel = width * static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(axis(v).extent / width, 1, most))));
   std::vector<Var> left = func_vars(m);
   const std::vector<Expr> at = exprs(left);
   Func acc(name("acc", m.tensor));

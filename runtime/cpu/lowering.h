@@ -334,6 +334,7 @@ class Lowering {
   void leave_all(const std::vector<size_t>& group, const Func& all);
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
   static Expr pairwise(Op op, std::vector<Expr> parts);
+  std::vector<Id> common_conditions(const std::vector<size_t>& group) const;  // of all sums of a group
   std::vector<Id> ties_by_data(const std::vector<size_t>& group) const;
   std::vector<Id> ends_by_data(const std::vector<size_t>& group, Id x) const;
   Expr compared_as_places(Id condition, const Emitter::Axes& axes) const;
@@ -362,6 +363,7 @@ class Lowering {
   bool at_every_point(const SpecMember& map, std::span<const Id> indices) const;
   bool part_of_a_map(const SpecMember& m) const;
   bool waits_for_stores(const SpecMember& m, Id v) const;
+  bool reads_again(const std::vector<size_t>& group, Id v) const;
   void in_registers(const std::vector<size_t>& group, Id v);
 
   // The terms of a window one by one, and what several of them compute at shifted places: see lower_shifted.cpp.

@@ -112,8 +112,11 @@ Expr Walk::moved_inside(Id id, int64_t extent) {
 Expr Walk::narrowed(Id id) {
   auto [low, high] = e.spec.interval(id);
   Expr wide = Halide::cast<int64_t>(stored(value(id)));
-  // Where sizes are not known, bounds are far away, and Halide adds to them.
-  const int64_t spare = e.spec.any_size() ? 1 << 16 : 0;
+  // Halide adds to bounds: those of places that sizes not known yet or data say are so far away that it may, if no tensor reaches there.
+  const auto reaches = [](const SpecTensor& t) {
+    return std::ranges::any_of(t.shape, [](int64_t x) { return x > INT32_MAX - (1 << 17); });
+  };
+  const int64_t spare = std::ranges::any_of(e.spec.tensors, reaches) ? 0 : 1 << 16;
   auto bound = [&](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN + spare, INT32_MAX - spare))); };
   // Of bits, and of numbers that were floats, Halide has bounds of its own, which are none (v21), and takes the clamp away; not so of data.
   const bool of_data = std::ranges::any_of(reachable(arena(), id), [&](Id x) { return is_read(arena()[x].op); });
@@ -274,7 +277,11 @@ Expr Walk::make(Id id, const Node& n) {
     case Op::read:
     case Op::read_or: return read(id, n);
     case Op::select: return selected(n, x[1], x[2]);
-    case Op::cast: return cast_to(n.type, x[0]);
+    case Op::cast: {
+      // Of 32 bits a vector is converted at once; of 64 one number after the other, but with AVX-512.
+      const Expr narrow = is_float(n.type) && arena()[n.arg(0)].type == DType::i64 ? in_32_bits(n.arg(0)) : Expr();
+      return cast_to(n.type, narrow.defined() ? narrow : x[0]);
+    }
     case Op::eq:
     case Op::ne:
     case Op::lt:

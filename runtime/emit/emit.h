@@ -25,6 +25,8 @@ struct Padding {
   std::set<std::string> used;                   // names of those that the sum under way reads
   std::map<std::string, Halide::LoopLevel> at;  // where they are made
   std::map<std::string, int64_t> rows;          // elements of a row, of those that are copied row by row
+  std::map<std::string, size_t> innermost;      // the argument along which vectors read, of those where it is not the first
+  Id along = kNone;                             // the axis along which the vectors of the sum under way run, where it is known
   bool of_made = true;                          // also of what is made in the tile
 };
 

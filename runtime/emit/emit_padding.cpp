@@ -24,8 +24,9 @@ Id Walk::cut_along(const Node& read, size_t dimension) const {
   return e.spec.axes.at(x).kind() == AxisKind::untiled ? kNone : x;
 }
 
-// Some of it outside, at places that axes alone tell and that lie as densely as they are read.
-bool Walk::worth_padding(const Node& n) const {
+// At places that axes alone tell and that lie as densely as they are read; some of it outside, or of what is computed there, each place read often.
+bool Walk::worth_padding(const Node& n, bool computed) const {
+  constexpr double kOften = 4;
   const SpecTensor& t = e.spec.tensors[n.symbol];
   if (e.made.contains(n.symbol) && !e.padding->of_made) return false;
   bool outside = false;
@@ -36,25 +37,10 @@ bool Walk::worth_padding(const Node& n) const {
     outside |= !is_within(ids[i], t.shape[i]);
     if (!tensors_read(arena(), ids[i]).empty()) return false;
     for (Id id : arena()[ids[i]].free_axes()) read *= static_cast<double>(e.spec.axes.at(id).in_tile());
-    copied *= places_in_tile(ids[i]);
+    copied *= e.spec.places_in_tile(ids[i]);
   }
   bool known = n.op == Op::read || arena()[n.args().back()].op == Op::constant;
-  return outside && known && copied <= 2 * read;
-}
-
-// From the first to the last place that the index has in a tile: of t - 1024*k, 1025 for a t and two k.
-double Walk::places_in_tile(Id index) const {
-  double places = 1;
-  for (const auto& [term, step] : linear(arena(), index).terms) {
-    auto [low, high] = e.spec.interval(term);
-    double of_term = static_cast<double>(high - low + 1);
-    for (Id id : arena()[term].free_axes()) {
-      const SpecAxis& x = e.spec.axes.at(id);
-      of_term *= static_cast<double>(x.in_tile()) / static_cast<double>(std::max<int64_t>(1, x.extent));
-    }
-    places += std::abs(static_cast<double>(step)) * (std::max(1.0, of_term) - 1);
-  }
-  return places;
+  return known && ((outside && copied <= 2 * read) || (computed && kOften * copied <= read));
 }
 
 Expr Walk::padded(const Node& n) {
@@ -77,6 +63,10 @@ Expr Walk::copied(Halide::Func& f, std::span<const Node> reads, Value value) {
     for (size_t d = 0; d < ids.size(); ++d) place.push_back(Halide::Var("p" + std::to_string(d)));
     size_t made = e.padding->funcs.size() + e.padding->values.size();
     f = Halide::Func("xh_pad" + std::to_string(n.symbol) + "_" + std::to_string(made));
+    const Id vectors = e.padding->along;
+    if (vectors != kNone && !arena()[ids.back()].depends_on(vectors))
+      for (size_t d = 1; d < ids.size(); ++d)
+        if (arena()[ids[ids.size() - 1 - d]].depends_on(vectors)) e.padding->innermost.emplace(f.name(), d);
     if (whole_rows(reads)) {
       const auto [left, right] = beyond_the_row(n.symbol);
       const int length = static_cast<int>(e.spec.tensors[n.symbol].shape.back());
@@ -196,7 +186,7 @@ std::vector<Id> Walk::reads_at_one_place(Id root) const {
     bool alike = reads.empty() || std::ranges::equal(read_indices(arena()[reads[0]]), read_indices(x));
     alike = alike &&
             (reads.empty() || e.made.contains(arena()[reads[0]].symbol) == e.made.contains(x.symbol));  // places here begin with the tile
-    if (!alike || !worth_padding(x)) return {};
+    if (!alike || !worth_padding(x, true)) return {};
     reads.push_back(id);
   }
   // Nothing but what is read there depends on the place.

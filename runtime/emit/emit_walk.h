@@ -47,8 +47,7 @@ struct Walk {
 
   // Reads with a border around what they read: emit_padding.cpp.
   Id cut_along(const Node& read, size_t dimension) const;
-  double places_in_tile(Id index) const;
-  bool worth_padding(const Node& n) const;
+  bool worth_padding(const Node& n, bool computed = false) const;
   Expr padded(const Node& n);
   template <class Value>
   Expr copied(Halide::Func& f, std::span<const Node> reads, Value value);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "expr/index/linear.h"
 #include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::runtime {
@@ -112,6 +113,20 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
     known[id] = {clip(r.first), clip(r.second)};
   }
   return known.at(e);
+}
+
+double KernelSpec::places_in_tile(Id index) const {
+  double places = 1;
+  for (const auto& [term, step] : linear(*arena, index).terms) {
+    auto [low, high] = interval(term);
+    double of_term = static_cast<double>(high - low + 1);
+    for (Id id : (*arena)[term].free_axes()) {
+      const SpecAxis& x = axes.at(id);
+      of_term *= static_cast<double>(x.in_tile()) / static_cast<double>(std::max<int64_t>(1, x.extent));
+    }
+    places += std::abs(static_cast<double>(step)) * (std::max(1.0, of_term) - 1);
+  }
+  return places;
 }
 
 }  // namespace xhat::runtime

@@ -30,7 +30,7 @@ class Product {
       read_forward(rows);
       return;
     }
-    if (spec_.terms(m_) <= kFewTerms) settle_window(v);
+    settle_window(v);
   }
 
  private:
@@ -45,17 +45,45 @@ class Product {
   void settle_window(Id v) {
     const Node n = a_[m_.body];
     for (int i : {0, 1}) {
-      const Node read = a_[n.arg(i)];
-      if (read.op != Op::read || !a_[n.arg(i)].depends_on(v) || a_[n.arg(1 - i)].depends_on(v) || !is_anywhere(n.arg(1 - i))) continue;
+      const Id factor = n.arg(i), weight = n.arg(1 - i);
+      if (!a_[factor].depends_on(v) || a_[weight].depends_on(v) || !is_anywhere(weight)) continue;
+      const std::vector<Id> reads = zero_outside(factor);
+      if (reads.empty()) continue;
       Id others = a_.boolean(true);
       for (Id c : conjuncts(a_, m_.condition))
-        if (!keeps_inside(c, read)) others = is_true(a_, others) ? c : a_.land(others, c);
+        if (!keeps_inside(c, a_[reads[0]]) || along_long_sum(c)) others = is_true(a_, others) ? c : a_.land(others, c);
       if (others == m_.condition) return;
       m_.condition = others;
-      const std::vector<Id> indices(read_indices(read).begin(), read_indices(read).end());
-      m_.body = a_.mul(a_.read_or(read.symbol, read.type, indices, a_.constant(read.type, 0)), n.arg(1 - i));
+      Replacements replace;
+      for (Id read : reads) replace[read] = or_zero(read);
+      m_.body = a_.mul(substitute(a_, factor, replace), weight);
       return;
     }
+  }
+
+  Id or_zero(Id read) {
+    const Node n = a_[read];
+    const std::vector<Id> indices(read_indices(n).begin(), read_indices(n).end());
+    return a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));
+  }
+
+  // What the factor reads, if that is all at one place, and the factor is 0 where the place is outside and gives 0.
+  std::vector<Id> zero_outside(Id factor) {
+    std::vector<Id> reads;
+    Replacements zeros;
+    for (Id id : reachable(a_, factor)) {
+      const Node& n = a_[id];
+      if (!is_read(n.op) || n.free_axes().empty()) continue;
+      auto same = [&](const Node& first) {
+        return std::ranges::equal(read_indices(n), read_indices(first)) &&
+               spec_.tensors[n.symbol].shape == spec_.tensors[first.symbol].shape;
+      };
+      if (n.op != Op::read || (!reads.empty() && !same(a_[reads[0]]))) return {};
+      reads.push_back(id);
+    }
+    for (Id read : reads) zeros[read] = a_.constant(a_[read].type, 0);
+    const bool zero = !reads.empty() && is_constant(a_, simplify(a_, substitute(a_, factor, zeros)), 0);
+    return zero ? reads : std::vector<Id>{};
   }
 
   // Is the factor a number that 0 may be multiplied by where conditions are not met, too? 1/z[t] of a place t outside may be infinite.
@@ -110,8 +138,7 @@ class Product {
     for (Id id : reachable(a_, factor)) {
       const Node n = a_[id];
       if (n.op != Op::read || spec_.inside(n)) continue;
-      std::vector<Id> indices(read_indices(n).begin(), read_indices(n).end());
-      replace[id] = a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));
+      replace[id] = or_zero(id);
     }
     return substitute(a_, factor, replace);
   }

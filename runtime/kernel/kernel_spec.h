@@ -85,6 +85,7 @@ struct KernelSpec {
   bool any_size() const { return !sizes.empty(); }
   // Smallest and largest value that an integer expression can have.
   std::pair<int64_t, int64_t> interval(Id e) const;          // ends of -kFar, kFar: unbounded
+  double places_in_tile(Id index) const;                     // from the first to the last one: of t - 1024*k 1025 for a t and two k
   static constexpr int64_t kFar = int64_t{1} << 40;          // far from overflow when a few are added
   static constexpr int64_t kLargestSize = int64_t{1} << 28;  // of dims in `sizes`: sums of a few positions still fit 32 bits
   bool across_tiles(const SpecMember& m) const;              // does it leave partial results?
