@@ -75,14 +75,14 @@ class Prefixes {
       return f;
     }
     if (root.op != Op::sum || counts) return {};
-    auto pair = fusion::pair_term(p_, sizes_, body, condition, result, f.terms.axis, f.suffix);
+    f.beyond = f.suffix ? moving->by : 1 - moving->by;
+    auto pair = fusion::pair_term(p_, sizes_, body, condition, result, f.terms.axis, f.suffix, f.beyond);
     if (!pair) return {};
     f.pair = std::move(*pair);
-    f.beyond = f.suffix ? moving->by : 1 - moving->by;
     // Levels and ties are looked at where results are.
     const bool in_step = f.first == 0 && f.offset == 0 && f.beyond == 0 && f.count == results;
     const bool of_distance = std::ranges::all_of(f.pair.weights, &fusion::PairWeight::of_distance);
-    if (!in_step && (f.pair.outer != kNone || f.beyond < 0 || !of_distance)) return {};
+    if (!in_step && (f.beyond < 0 || !of_distance)) return {};
     return f;
   }
 
@@ -128,10 +128,7 @@ class Prefixes {
     };
     const std::vector<Id> weights = weights_of(d, f, all);
     const Id element = f.first == 0 ? u : a_.add(u, a_.integer(f.first));
-    Id first_term = f.pair.term;
-    for (const fusion::PairWeight& w : f.pair.weights)
-      if (f.beyond > 0) first_term = a_.mul(first_term, w.over(a_, a_.constant(a_[w.base].type, static_cast<double>(w.rate * f.beyond))));
-    all->push_back(fusion::defined_over(p_, d, name + "_terms", axes, substitute(a_, first_term, {{f.terms.axis, element}})));
+    all->push_back(fusion::defined_over(p_, d, name + "_terms", axes, substitute(a_, f.pair.term, {{f.terms.axis, element}})));
     int64_t number_of_step = 0;
     for (int64_t step = 1; step < f.count; step *= kReads, ++number_of_step) {
       const Id t = f.terms.axis, shift = step == 1 ? t : a_.mul(a_.integer(step), t);
@@ -152,7 +149,14 @@ class Prefixes {
     } else {
       result.body = at(last, f.offset == 0 ? u : a_.add(u, a_.integer(f.offset)));
     }
-    if (f.pair.outer != kNone) result.body = a_.mul(f.pair.outer, result.body);
+    if (f.pair.outer != kNone) {
+      const bool is_read_or = a_[result.body].op == Op::read_or;
+      result.body = a_.mul(f.pair.outer, result.body);
+      // A sum of nothing is 0, whatever it is multiplied by.
+      if (const Id here = f.offset == 0 ? u : a_.add(u, a_.integer(f.offset)); is_read_or)
+        result.body = a_.select(a_.land(a_.binary(Op::le, a_.integer(0), here), a_.binary(Op::lt, here, a_.integer(f.count))), result.body,
+                                a_.constant(type, 0));
+    }
     all->push_back(result);
   }
 

@@ -16,8 +16,8 @@ Trend opposite(Trend t) { return t == Trend::rises ? Trend::falls : t == Trend::
 
 class Pairs {
  public:
-  Pairs(const Program& p, const DimValues& sizes, Id result, Id term, bool suffix)
-      : p_(p), a_(*p.arena), sizes_(sizes), result_(result), term_(term), suffix_(suffix) {}
+  Pairs(const Program& p, const DimValues& sizes, Id result, Id term, bool suffix, int64_t nearest)
+      : p_(p), a_(*p.arena), sizes_(sizes), result_(result), term_(term), suffix_(suffix), nearest_(nearest) {}
 
   std::optional<PairTerm> run(Id body, Id condition) {
     if (!factor(body, false)) return {};
@@ -102,20 +102,23 @@ class Pairs {
     return sum(*x, *y, n.op == Op::add ? 1 : -1);
   }
 
-  // A weight of the distance alone, of which `places` is a multiple and a number: d^(2*(i-k)+1).
-  bool carries(PairWeight w, const Whole& places) {
+  // A weight of the distance alone, of which `places` is a multiple and a number: d^(2*(i-k)+1). The exponent that the nearest term has.
+  std::optional<int64_t> carries(PairWeight w, const Whole& places) {
     w.rate = suffix_ ? places.of_term : places.of_result;  // per step from the result to the term
-    if (w.rate == 0 || places.of_term != -places.of_result) return false;
+    if (w.rate == 0 || places.of_term != -places.of_result) return {};
+    const int64_t least = places.constant + w.rate * nearest_;
     // Zero to a negative power is a division by it.
-    if (w.kind == PairWeight::Kind::power && (w.rate < 0 || places.constant < 0)) return false;
-    if (places.constant != 0) times(made_.term, w.over(a_, a_.constant(a_[w.base].type, static_cast<double>(places.constant))), false);
+    if (w.kind == PairWeight::Kind::power && (w.rate < 0 || least < 0)) return {};
     made_.weights.push_back(w);
-    return true;
+    return least;
   }
 
   bool power(Id base, Id exponent) {
     const auto places = whole(exponent);
-    return places && carries({PairWeight::Kind::power, base}, *places);
+    if (!places) return false;
+    const auto least = carries({PairWeight::Kind::power, base}, *places);
+    if (least && *least != 0) times(made_.term, a_.binary(Op::pow, base, a_.constant(a_[base].type, static_cast<double>(*least))), false);
+    return least.has_value();
   }
 
   void addends(Id id, bool minus, std::vector<std::pair<Id, bool>>& found) const {
@@ -147,20 +150,41 @@ class Pairs {
     return {};
   }
 
+  // exp(base * places + of_result + of_term), the latter two as far as they are there.
+  bool exponential_of(Id base, const Whole& places, Id of_result, Id of_term) {
+    const auto least = carries({PairWeight::Kind::exponential, base}, places);
+    if (!least) return false;
+    if (*least != 0) {  // in one exponential with the term's own: the nearest term counts as it is written
+      const Id nearest = a_.mul(base, a_.constant(a_[base].type, static_cast<double>(*least)));
+      of_term = of_term == kNone ? nearest : a_.add(of_term, nearest);
+    }
+    if (of_term != kNone) times(made_.term, a_.unary(Op::exp, of_term), false);
+    if (of_result != kNone) times(made_.outer, a_.unary(Op::exp, of_result), false);
+    return true;
+  }
+
   bool exponential(Id id) {
     const Id argument = a_[id].arg(0);
-    if (const auto found = factor_and_places(argument)) return carries({PairWeight::Kind::exponential, found->first}, found->second);
     std::vector<std::pair<Id, bool>> parts;
     addends(argument, false, parts);
-    Id of_result = kNone, of_term = kNone;
+    Id of_result = kNone, of_term = kNone, of_distance = kNone, of_neither = kNone;
     auto add = [&](Id& sum, Id part, bool minus) {
       const Id x = minus ? a_.unary(Op::neg, part) : part;
       sum = sum == kNone ? x : a_.add(sum, x);
     };
     for (auto [part, minus] : parts) {
-      if (a_[part].depends_on(result_) && a_[part].depends_on(term_)) return false;
-      if (a_[part].depends_on(result_)) add(of_result, part, minus);
-      if (a_[part].depends_on(term_)) add(of_term, part, minus);
+      const bool with_result = a_[part].depends_on(result_), with_term = a_[part].depends_on(term_);
+      add(with_result && with_term ? of_distance : with_result ? of_result : with_term ? of_term : of_neither, part, minus);
+    }
+    if (const auto whole = factor_and_places(argument)) return exponential_of(whole->first, whole->second, kNone, kNone);
+    if (of_distance != kNone) {
+      // exp(k[s] - a*(t-s)): of a weight that falls with the distance, for where it grows exp(k[s]) may be 0 and the two together are not.
+      const auto distance = factor_and_places(of_distance);
+      if (!distance || (of_result != kNone && of_term != kNone)) return false;
+      const int64_t rate = suffix_ ? distance->second.of_term : distance->second.of_result;
+      if (sign(distance->first) != (rate > 0 ? Sign::at_most_zero : Sign::at_least_zero)) return false;
+      if (of_neither != kNone) add(of_result != kNone ? of_result : of_term, of_neither, false);
+      return exponential_of(distance->first, distance->second, of_result, of_term);
     }
     // The level falls with the distance from the term.
     const Trend wanted = suffix_ ? Trend::rises : Trend::falls;
@@ -297,6 +321,7 @@ class Pairs {
   const DimValues& sizes_;
   Id result_, term_;
   bool suffix_;
+  int64_t nearest_;
   PairTerm made_;
   std::vector<Id> ties_, outer_ties_;
 };
@@ -307,8 +332,9 @@ Id PairWeight::over(Arena& a, Id number) const {
   return kind == Kind::power ? a.binary(Op::pow, base, number) : a.unary(Op::exp, a.mul(base, number));
 }
 
-std::optional<PairTerm> pair_term(const Program& p, const DimValues& sizes, Id body, Id condition, Id result, Id term, bool suffix) {
-  return Pairs(p, sizes, result, term, suffix).run(body, condition);
+std::optional<PairTerm> pair_term(const Program& p, const DimValues& sizes, Id body, Id condition, Id result, Id term, bool suffix,
+                                  int64_t nearest) {
+  return Pairs(p, sizes, result, term, suffix, nearest).run(body, condition);
 }
 
 }  // namespace xhat::fusion

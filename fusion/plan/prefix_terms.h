@@ -3,6 +3,7 @@
 //
 //   sum(k in 0..i+1: a[i] * d^(i-k) * x[k])       outer a[i], term x[k], weight from k to i: d^(i-k)
 //   sum(k in 0..i+1: exp(-a*(i-k)) * x[k])        term x[k], weight exp(-a*(i-k)), not exp(-a)^(i-k), which would be off by i-k roundings
+//   sum(k in 0..i: exp(x[k] - b*(i-1-k)))         term exp(x[k]), weight exp(-b*(i-1-k)), if b is not negative for sure
 //   sum(k in 0..i+1: exp(x[k] - m[i]))            with m the prefix maximum of x: term exp(x[k] - m[k]), weight exp(m[k] - m[i])
 //   sum(i in k..N if x[k] == m[i]: g[i])          outer [x[k] == m[k]], term g[i], weight [m[i] == m[k]]
 //
@@ -41,7 +42,9 @@ struct PairTerm {
 };
 
 // The body of a sum over `term`, of which the result has the axis `result`, where term <= result, or term >= result if suffix. Both run over
-// the same positions. None: it cannot be taken apart, or does not depend on both.
-std::optional<PairTerm> pair_term(const Program& p, const DimValues& sizes, Id body, Id condition, Id result, Id term, bool suffix);
+// the same positions. nearest: how far the nearest term is from its result, k in 0..i: 1; the term has what weights of the distance are there.
+// None: it cannot be taken apart, or does not depend on both.
+std::optional<PairTerm> pair_term(const Program& p, const DimValues& sizes, Id body, Id condition, Id result, Id term, bool suffix,
+                                  int64_t nearest);
 
 }  // namespace xhat::fusion

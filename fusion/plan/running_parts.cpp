@@ -22,21 +22,28 @@ class RunningParts {
 
   Program run() {
     std::vector<Definition> all;
-    for (const Definition& d : std::vector<Definition>(p_.forward.definitions)) {
-      Definition rest = d;
-      rest.body = by_the_middle(d);
-      while (auto inner = inner_of(&rest)) {
-        as_repeated(&*inner, &all);
-        all.push_back(*inner);
-      }
-      as_repeated(&rest, &all);
-      all.push_back(rest);
-    }
+    for (const Definition& d : std::vector<Definition>(p_.forward.definitions))
+      for (Definition& part : terms_of(d)) take_apart(std::move(part), &all);
     p_.forward.definitions = std::move(all);
-    return std::move(p_);
+    return without_dead(p_);  // sums of pairs that nobody asks for any more
   }
 
  private:
+  void take_apart(Definition d, std::vector<Definition>* all) {
+    d.body = by_the_middle(d);
+    if (const Id whole = with_sums_of_pairs(d); whole != d.body) {
+      Definition tried = d;
+      tried.body = whole;
+      if (inner_of(&tried)) d.body = whole;
+    }
+    while (auto inner = inner_of(&d)) {
+      as_repeated(&*inner, all);
+      all->push_back(*inner);
+    }
+    as_repeated(&d, all);
+    all->push_back(d);
+  }
+
   bool has(Id e, Id axis) const { return e != kNone && a_[e].depends_on(axis); }
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
   Id times(Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); }
@@ -46,12 +53,26 @@ class RunningParts {
     std::vector<Id> factors, conditions;
   };
 
+  // -(x*y) is -1 times x times y.
+  std::vector<Id> factors_of(Id product) {
+    std::vector<Id> factors;
+    for (Id x : operands_of(a_, product, Op::mul)) {
+      if (a_[x].op != Op::neg) {
+        factors.push_back(x);
+        continue;
+      }
+      factors.push_back(a_.constant(a_[x].type, -1));
+      std::ranges::copy(factors_of(a_[x].arg(0)), std::back_inserter(factors));
+    }
+    return factors;
+  }
+
   std::optional<Sum> sum_of(const Definition& d) {
     if (d.is_call() || a_[d.body].op != Op::sum) return {};
     const Node root = a_[d.body];
     const DType type = a_[reduce_body(root)].type;
     if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
-    Sum s{reduce_axes(root), operands_of(a_, reduce_body(root), Op::mul), {}};
+    Sum s{reduce_axes(root), factors_of(reduce_body(root)), {}};
     if (!is_true(a_, reduce_condition(root))) s.conditions = conjuncts(a_, reduce_condition(root));
     return s;
   }
@@ -75,12 +96,16 @@ class RunningParts {
     return Moving{l.terms.begin()->first, suffix, l.constant};
   }
 
-  // f(t - k), or of k - t if t is where the range begins.
-  bool is_distance(Id id, const Moving& m, Id term) const {
+  // f(t - k), or of k - t if t is where the range begins; less: f(t - less - k).
+  bool is_distance(Id id, const Moving& m, Id term, int64_t less = 0) const {
     const Node& n = a_[id];
     if (n.op != Op::cast || a_[n.arg(0)].type != DType::i64) return false;
-    return linear(a_, n.arg(0)) == Linear{{{m.with, m.suffix ? -1 : 1}, {term, m.suffix ? 1 : -1}}, 0};
+    return linear(a_, n.arg(0)) == Linear{{{m.with, m.suffix ? -1 : 1}, {term, m.suffix ? 1 : -1}}, -less};
   }
+
+  // How far the nearest term is from its result.
+  static int64_t nearest(const Moving& m) { return m.suffix ? m.by : 1 - m.by; }
+  bool counts_distance(Id id, const Moving& m, Id term) const { return is_distance(id, m, term) || is_distance(id, m, term, nearest(m)); }
 
   // ---- products on both sides of a place ----
 
@@ -95,8 +120,9 @@ class RunningParts {
     });
   }
 
-  // sum(t: if c then x*sum(s: y) else 0) as sum(t, s if c: x*y), where y has products between places.
-  Sum flat(const Sum& around, const Definition& d) {
+  // sum(t: if c then x*sum(s: y) else 0) as sum(t, s if c: x*y), where `inside(definition of the sum, read)` holds.
+  template <class Inside>
+  Sum flat(const Sum& around, const Definition& d, Inside inside) {
     Sum s{around.axes, {}, around.conditions};
     std::vector<Id> open = around.factors, used;
     for (const AxisRange& r : d.axes) used.push_back(r.axis);
@@ -108,8 +134,8 @@ class RunningParts {
       const Definition* made = n.op == Op::read ? p_.definition_of(n.symbol) : nullptr;
       if (n.op == Op::select && is_constant(a_, n.arg(2), 0)) {
         for (Id c : conjuncts(a_, n.arg(0))) s.conditions.push_back(c);
-        std::ranges::copy(operands_of(a_, n.arg(1), Op::mul), std::back_inserter(open));
-      } else if (made && is_weighted(made) && a_[made->body].op == Op::sum) {
+        std::ranges::copy(factors_of(n.arg(1)), std::back_inserter(open));
+      } else if (made && !made->is_call() && a_[made->body].op == Op::sum && inside(*made, n)) {
         const Node root = a_[made->body];
         Replacements here;
         for (size_t i = 0; i < made->axes.size(); ++i) here[made->axes[i].axis] = n.arg(i);
@@ -121,7 +147,7 @@ class RunningParts {
         }
         if (!is_true(a_, reduce_condition(root)))
           for (Id c : conjuncts(a_, substitute(a_, reduce_condition(root), here))) s.conditions.push_back(c);
-        std::ranges::copy(operands_of(a_, substitute(a_, reduce_body(root), here), Op::mul), std::back_inserter(open));
+        std::ranges::copy(factors_of(substitute(a_, reduce_body(root), here)), std::back_inserter(open));
       } else {
         s.factors.push_back(x);
       }
@@ -157,13 +183,72 @@ class RunningParts {
     const bool weighted = std::ranges::any_of(reachable(a_, d.body),
                                               [&](Id x) { return a_[x].op == Op::read && is_weighted(p_.definition_of(a_[x].symbol)); });
     if (!weighted) return d.body;
-    Sum made = flat(*s, d);
+    // Products between places.
+    Sum made = flat(*s, d, [&](const Definition& inner, const Node&) { return is_weighted(&inner); });
     for (size_t i = 0; i < made.axes.size(); ++i)
       if (turned(made, i)) break;
     Id body = kNone, condition = kNone;
     for (Id x : made.factors) body = times(body, x);
     for (Id c : made.conditions) condition = condition == kNone ? c : a_.land(condition, c);
     return a_.reduce(Op::sum, made.axes, condition, body);
+  }
+
+  // sum(t, k: w*(r[t,k] - s[t,k])) as the difference of two sums, where r and s are sums for each pair.
+  std::vector<Definition> terms_of(const Definition& d) {
+    const auto s = sum_of(d);
+    if (!s) return {d};
+    const Sum made = flat(*s, d, [](const Definition&, const Node&) { return false; });
+    for (size_t i = 0; i < made.factors.size(); ++i) {
+      const Node n = a_[made.factors[i]];
+      if (n.op != Op::add && n.op != Op::sub) continue;
+      const auto of_pairs = [&](Id x) {
+        const Node& read = a_[x];
+        const Definition* its = read.op == Op::read ? p_.definition_of(read.symbol) : nullptr;
+        return its && !its->is_call() && a_[its->body].op == Op::sum && std::ranges::any_of(made.axes, [&](const AxisRange& r) {
+                 const auto m = moving(r);
+                 return m && read.depends_on(r.axis) && read.depends_on(m->with);
+               });
+      };
+      if (!of_pairs(n.arg(0)) || !of_pairs(n.arg(1))) continue;
+      std::vector<Definition> parts;
+      Id condition = kNone, sides[2];
+      for (Id c : made.conditions) condition = condition == kNone ? c : a_.land(condition, c);
+      for (size_t side : {0u, 1u}) {
+        Id body = n.arg(side);
+        for (size_t j = 0; j < made.factors.size(); ++j)
+          if (j != i) body = a_.mul(made.factors[j], body);
+        parts.push_back(define(d, d.axes, a_.reduce(Op::sum, made.axes, condition, body)));
+        sides[side] = a_.read(parts.back().target(), a_[body].type, fusion::indices_of(d.axes));
+      }
+      parts.push_back(d);
+      parts.back().body = a_.binary(n.op, sides[0], sides[1]);
+      return parts;
+    }
+    return {d};
+  }
+
+  // sum(t, k: w*s[t,k]) as sum(t, k, b: w*x[b,t]*y[b,k]), where s[t,k] = sum(b: x[b,t]*y[b,k]) are fewer pairs to weigh, but then no sum runs.
+  Id with_sums_of_pairs(const Definition& d) {
+    const auto s = sum_of(d);
+    if (!s) return d.body;
+    for (const AxisRange& r : s->axes) {
+      const auto m = moving(r);
+      if (!m) continue;
+      const auto of_pairs = [&](const Definition& made, const Node& read) {
+        Id both[] = {kNone, kNone};
+        for (size_t i = 0; i < made.axes.size(); ++i)
+          for (size_t side : {0u, 1u})
+            if (read.arg(i) == (side == 0 ? r.axis : m->with)) both[side] = made.axes[i].axis;
+        return both[0] != kNone && both[1] != kNone;
+      };
+      const Sum made = flat(*s, d, of_pairs);
+      if (made.axes.size() == s->axes.size()) continue;
+      Id body = kNone, condition = kNone;
+      for (Id x : made.factors) body = times(body, x);
+      for (Id c : made.conditions) condition = condition == kNone ? c : a_.land(condition, c);
+      return a_.reduce(Op::sum, made.axes, condition, body);
+    }
+    return d.body;
   }
 
   // An axis and a number.
@@ -261,18 +346,18 @@ class RunningParts {
     for (Id x : operands_of(a_, body, Op::mul)) {
       if (has(x, m.with) && fusion::interval_product(p_, sizes_, x, m.suffix ? m.with : term, m.suffix ? term : m.with))
         between = true;
-      else if (!far && is_distance(x, m, term))
+      else if (!far && counts_distance(x, m, term))
         far = true;
       else
         rest = times(rest, x);
     }
     const bool apart = !has(rest, m.with) && !has(condition, m.with);
-    if (far) return !between && repeated(rest, condition, m, term).has_value();
-    return apart || (!between && rest != kNone && pair(rest, condition, m, term));
+    if (far) return !between && (repeated(rest, condition, m, term, 0) || repeated(rest, condition, m, term, nearest(m)));
+    return apart || (!between && rest != kNone && pair(rest, condition, m, term, nearest(m)));
   }
 
-  std::optional<fusion::PairTerm> pair(Id body, Id condition, const Moving& m, Id term) {
-    return fusion::pair_term(p_, sizes_, body, condition == kNone ? a_.boolean(true) : condition, m.with, term, m.suffix);
+  std::optional<fusion::PairTerm> pair(Id body, Id condition, const Moving& m, Id term, int64_t nearest) {
+    return fusion::pair_term(p_, sizes_, body, condition == kNone ? a_.boolean(true) : condition, m.with, term, m.suffix, nearest);
   }
 
   // ---- terms that count by their distance ----
@@ -282,7 +367,8 @@ class RunningParts {
     fusion::PairTerm pair;
     bool less = false;
   };
-  std::optional<Repeated> repeated(Id body, Id condition, const Moving& m, Id term) {
+  // from: the distance from which they count, 0 or that of the nearest term.
+  std::optional<Repeated> repeated(Id body, Id condition, const Moving& m, Id term, int64_t from) {
     if (body == kNone) return {};
     std::vector<Id> conditions;
     if (condition != kNone) conditions = conjuncts(a_, condition);
@@ -294,14 +380,14 @@ class RunningParts {
     for (Id x : operands_of(a_, body, Op::mul)) {
       const Node n = a_[x];
       // d^(t-k-1) as d^(t-k).
-      const bool less = n.op == Op::pow && a_[n.arg(1)].op == Op::sub && is_distance(a_[n.arg(1)].arg(0), m, term) &&
+      const bool less = from == 0 && n.op == Op::pow && a_[n.arg(1)].op == Op::sub && is_distance(a_[n.arg(1)].arg(0), m, term) &&
                         is_constant(a_, a_[n.arg(1)].arg(1), 1);
       if (less && weight != kNone) return {};
       if (less) weight = x = a_.binary(Op::pow, n.arg(0), a_[n.arg(1)].arg(0)), made.less = true;
       rest = times(rest, x);
     }
     for (Id c : conditions) counts = counts == kNone ? c : a_.land(counts, c);
-    auto found = pair(rest, counts, m, term);
+    auto found = pair(rest, counts, m, term, from);
     if (!found || found->weights.empty() || !std::ranges::all_of(found->weights, &fusion::PairWeight::of_distance)) return {};
     if (made.less && found->weights.size() != 1) return {};
     made.pair = std::move(*found);
@@ -319,18 +405,19 @@ class RunningParts {
     const int64_t places = number(at->end);
     if (places < kLongRange || (m->suffix && number(r.end) != places)) return;
     Id rest = kNone, condition = kNone;
-    bool far = false;
+    std::optional<int64_t> from;
     for (Id x : s->factors)
-      if (!far && is_distance(x, *m, r.axis))
-        far = true;
+      if (!from && counts_distance(x, *m, r.axis))
+        from = is_distance(x, *m, r.axis) ? 0 : nearest(*m);
       else
         rest = times(rest, x);
-    if (!far) return;
+    if (!from) return;
     for (Id c : s->conditions) condition = condition == kNone ? c : a_.land(condition, c);
-    const auto found = repeated(rest, condition, *m, r.axis);
+    const auto found = repeated(rest, condition, *m, r.axis, *from);
     if (!found) return;
     const Id t = m->with, k = r.axis;
     const DType type = a_[d->body].type;
+    const int64_t behind = *from + 1;
     Id weight = kNone, nearest = kNone;  // of t - k places, of one
     for (const fusion::PairWeight& w : found->pair.weights) {
       const Id distance = a_.mul(a_.integer(w.rate), m->suffix ? a_.sub(k, t) : a_.sub(t, k));
@@ -353,7 +440,7 @@ class RunningParts {
       if (i == 0)
         term = a_.read(all->back().target(), type, read_at(k));
       else
-        place = a_.read_or(all->back().target(), type, read_at(a_.add(t, a_.integer(m->suffix ? 1 : -1))), a_.constant(type, 0));
+        place = a_.read_or(all->back().target(), type, read_at(a_.add(t, a_.integer(m->suffix ? behind : -behind))), a_.constant(type, 0));
     }
     d->body = times(times(found->pair.outer, found->less ? kNone : nearest), place);
   }
