@@ -149,10 +149,12 @@ class Invariants {
   std::optional<Table> worth_a_table(Id id, const std::vector<AxisRange>& axes) {
     const Node& n = a_[id];
     if ((n.type != DType::f32 && n.type != DType::f64) || n.free_axes().empty() || !n.depends_on(along_) || !has_extents(id)) return {};
-    const int64_t cost = cost_of(id);
+    int64_t cost = cost_of(id);
     if (cost <= kCheap_ps) return {};
     const auto places = places_of(id);
     if (!places) return {};
+    for (const Place& p : *places) cost -= evaluation_cost_ps(a_, p.value);  // which stays
+    if (cost <= kCheap_ps) return {};
     const double table = points(*places);
     if (table == 0 || table * kOften > all_ ||
         static_cast<double>(cost - kReadAgain_ps) * all_ <= static_cast<double>(cost + kKept_ps) * table + pass_)
@@ -200,15 +202,24 @@ class Invariants {
         const Id fresh = a_.fresh_axis(a_[value].free_axes().front(), taken);
         taken.push_back(fresh);
         t.made.axes.push_back({fresh, a_.integer(0), a_.integer(place.count)});
-        by_place[value] = a_.to(a_[value].type, place.low == 0 ? fresh : a_.add(fresh, a_.integer(place.low)));
-        const Id wide = a_.to(DType::i64, value);
-        t.indices.push_back(place.low == 0 ? wide : a_.sub(wide, a_.integer(place.low)));
+        by_place[value] = a_.to(a_[value].type, moved(fresh, place.low));
+        t.indices.push_back(moved(a_.to(DType::i64, value), -place.low));
       }
       t.shape.push_back(t.made.axes.back().end);
     }
-    t.made.body = substitute(a_, id, by_place);
+    // A place counted by an axis is an index as it is.
+    t.made.body = rewrite(a_, substitute(a_, id, by_place), [&](Id part) {
+      const Node n = a_[part];
+      if (!is_read(n.op)) return part;
+      std::vector<Id> args(n.args().begin(), n.args().end());
+      for (size_t i = 0; i < read_indices(n).size(); ++i)
+        if (a_[args[i]].op == Op::cast && a_[a_[args[i]].arg(0)].type == DType::i64) args[i] = a_[args[i]].arg(0);
+      return a_.with_args(part, args);
+    });
     return t;
   }
+
+  Id moved(Id place, int64_t by) const { return by == 0 ? place : by > 0 ? a_.add(place, a_.integer(by)) : a_.sub(place, a_.integer(-by)); }
 
   // The axis that vectors run along: the last index of what is read at the most places.
   Id fastest(Id body, Id last) const {

@@ -298,8 +298,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   else if (few && group.size() > 1 && !moves_window(m, v) &&
            std::ranges::all_of(group, [&](size_t g) { return written_out_ps({g}) <= kWrittenOut_ps; }))
     for (size_t g : group) member({g});  // too much code together: each by itself
-  else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v) || reads_again(group, v)) && constant(v) &&
-           axis(v).extent > 1 && !in_segments(m, m.left))
+  else if (may_be_in_registers(group, v) && !along && (few || waits_for_stores(m, v) || reads_again(group, v)))
     in_registers(group, v);
   else
     column_sum(group, along || !vectors_ ? kNone : v);

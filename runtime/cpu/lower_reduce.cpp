@@ -445,6 +445,15 @@ bool Lowering::reads_again(const std::vector<size_t>& group, Id v) const {
   return true;
 }
 
+// Not where something dear is the same for a whole row of several panels: each panel would compute it again.
+bool Lowering::may_be_in_registers(const std::vector<size_t>& group, Id v) const {
+  constexpr int64_t kPanels = 4, kPanel = 2;
+  const SpecMember& m = spec_.members[group[0]];
+  if (!vectors_ || v == kNone || !constant(v) || axis(v).extent < 2 || in_segments(m, m.left)) return false;
+  const bool short_row = axis(v).extent <= kPanels * kPanel * natural(widest(m));
+  return short_row || std::ranges::all_of(members_of(group), [&](const SpecMember* x) { return dear_beside_row(x->body, {v}).empty(); });
+}
+
 void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   // As many vectors as additions are under way at once, or as the registers hold of several sums.
   constexpr int64_t kMostVectors = 8, kFewVectors = 2;

@@ -364,6 +364,7 @@ class Lowering {
   bool part_of_a_map(const SpecMember& m) const;
   bool waits_for_stores(const SpecMember& m, Id v) const;
   bool reads_again(const std::vector<size_t>& group, Id v) const;
+  bool may_be_in_registers(const std::vector<size_t>& group, Id v) const;
   void in_registers(const std::vector<size_t>& group, Id v);
 
   // The terms of a window one by one, and what several of them compute at shifted places: see lower_shifted.cpp.

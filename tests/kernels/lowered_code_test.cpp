@@ -243,6 +243,16 @@ std::vector<Case> cases() {
        {{"N", 5}, {"M", 2}}, false, {}},
       {"labels", "op f(x: f32[N,C], labels: i32[N] const) -> (y) { y[n,c] = if labels[n] == c then -x[n,c] else exp(x[n,c]) }",
        {{"N", 9}, {"C", 100}}, true, {{"int64", 0, 0}}},  // compared in 32 bits
+      // Numbers of places, of 32 bits.
+      {"numbers_of_places", "op f(x: f32[N,M]) -> (y) { y[i,j] = x[i,j] * (f32(j-i) + 0.5) + f32(j) }", {{"N", 40}, {"M", 77}}, false,
+       {{"int64", 0, 0}, {"float32x", 1, 99}}},
+      // A window of many terms: its sums in registers, of a masked input a copy with its border, and nothing asked for each term.
+      {"a_wide_window_of_a_masked_input", "op f(x: f32[C,H,W], g: f32[C,H,W], k: f32[C,9,9]) -> (y) {\n"
+       " y[h in 0..H, w in 0..W] = sum(c, i in max(0,h-4)..min(H,h+5), j in max(0,w-4)..min(W,w+5): (if g[c,i,j] > 0 then x[c,i,j] else 0) * k[c,h-i+4,w-j+4])\n}",
+       {{"C", 3}, {"H", 20}, {"W", 128}}, false, {{"allocate xh_pad", 1, 1}, {"bitreverse", 0, 0}, {"allocate xh_acc", 1, 1}, {"produce xh_few", 1, 1}}, 1 << 20},
+      // A range that ends where the result lies ends the loop.
+      {"a_triangle_of_rows", "op f(x: f32[T,D], h: f32[T,D]) -> (y) { y[t in 0..T, d] = sum(s in 0..t+1: abs(h[t-s,d] - x[s,d])) }",
+       {{"T", 90}, {"D", 24}}, false, {{"$x, 0, 90)", 0, 0}, {" + 1) {", 2, 9}}, 1 << 20},
       {"columns_backwards",  // out of a copy with a border: of places that descend LLVM is told the first one alone
        "op f(x: f32[M,N], v: f32[N]) -> (y) { y[i in 0..N, j in 0..M, k in 0..N+1] = sum(n: x[2-k,n else 0] * v[n]) }",
        {{"M", 6}, {"N", 3}}, false, {{", -", 0, 0}, {"allocate xh_pad", 1, 1}}},

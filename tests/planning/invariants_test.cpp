@@ -45,6 +45,43 @@ TEST(Invariants, OfWhatIsGathered) {
   EXPECT_EQ(made("j").find("y_each"), std::string::npos) << made("j");
 }
 
+// By places, where these are fewer than the points of all axes: a distance, or what data name.
+TEST(Invariants, OfFewPlaces) {
+  const auto made = [](const std::string& body, const DimValues& sizes) {
+    const Program p =
+        infer_program(parse_op("op f(x: f32[N,K], w: f32[V,K], id: i32[N], t: f32[T], e: f32[H,W]) -> (y) {\n  " + body + "\n}"));
+    const Program tables = invariants_apart(p, sizes, {});
+    verify(tables);
+    Arrays data = random_data(p, sizes, 4);
+    for (size_t i = 0; i < data.at("id").integers.size(); ++i) data.at("id").integers[i] = static_cast<int64_t>(i % 7);
+    EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(tables, data, sizes), 1e-6), "") << print(tables);
+    return print(tables);
+  };
+  const DimValues sizes = {{"N", 3000}, {"K", 12}, {"V", 7}, {"T", 2000}, {"H", 60}, {"W", 70}};
+  auto has = [&](const std::string& body, const std::string& table) {
+    const std::string text = made(body, sizes);
+    EXPECT_NE(text.find(table), std::string::npos) << text;
+  };
+  has("y[n,k] = x[n,k]*cos(w[id[n],k])", "= cos(w[n_1,k])");
+  has("y[n,k] = x[n,k]*cos(w[id[n],k])", "y_each[i64(id[n]),k]");
+  has("y[i in 0..T] = sum(j in 0..T: exp(-0.1*f32(abs(i-j)))*t[j])", "[i_1 in 0..2000] = exp(");
+  has("y[i in 0..T] = sum(j in max(0,i-4)..min(T,i+5): cos(f32(i-j))*t[j])", "[i_1 in 0..9] = cos(f32(i_1 - 4))");
+  has("y[h in 0..H, v in 0..W] = sum(p in max(0,h-2)..min(H,h+3), q in max(0,v-2)..min(W,v+3): "
+      "exp(-f32(h-p)^2)*e[p,q]*cos(f32(v-q)*f32(h-p)))",
+      "[h_1 in 0..5, v_1 in 0..5]");
+  // A scatter's terms are as many as its updates.
+  has("y[v in 0..V, k] = sum(n if id[n] == v: x[n,k]*cos(w[v,k]))", "y_each[v,k] = cos(w[v,k])");
+  EXPECT_EQ(made("y[n,k] = x[n,i64(floor(3+3*sin(w[id[n],k])))]", sizes).find("y_each_1"), std::string::npos)
+      << "what is dear is the place alone";
+  auto stays = [&](const std::string& body, const DimValues& at, const char* why) {
+    EXPECT_EQ(made(body, at).find("y_each"), std::string::npos) << why;
+  };
+  stays("y[n,k] = x[n,k]*cos(w[id[n],k])", {{"N", 30}, {"K", 12}, {"V", 7000}, {"T", 2}, {"H", 2}, {"W", 2}},
+        "a large table, of which few rows are read");
+  stays("y[n,k] = x[n,k]*(if id[n] < 3 then cos(w[id[n],k]*f32(id[n])) else 0)",
+        {{"N", 30}, {"K", 12}, {"V", 7}, {"T", 2}, {"H", 2}, {"W", 2}}, "few uses");
+}
+
 // Two definitions that use the same have one table, as the tensor lies that it is made of.
 TEST(Invariants, AreShared) {
   const Program p = infer_program(parse_op("op f(x: f32[N,K], s: f32[L,K], u: f32[N,L]) -> (y, z) {\n"

@@ -78,6 +78,11 @@ TEST(PrefixSums, ExponentialsOfTheDistance) {
   EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: exp(f32(k-t)/(1+a[b]^2))*x[b,k])"), 7u);
   EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t: exp(-0.1*f32(t-k-1))*x[b,k])"), 7u);
   EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t..N: x[b,k]*exp(a[b]*f32(t-k)*0.5))"), 7u);
+  // With what the term alone, or the result alone, adds to the exponent, if the weight falls for sure.
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t: exp(sin(x[b,k])-exp(a[b])*f32(t-1-k))*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t+1..N: x[b,k]*exp(cos(x[b,t])-a[b]^2*f32(k-t-1)+1))"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: exp(sin(x[b,k])-a[b]*f32(t-k))*x[b,k])"), 1u) << "it may grow";
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: exp(x[b,k]-x[b,t]-a[b]^2*f32(t-k)))"), 1u) << "exp(x[k]) may be too large by itself";
   EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t..N: x[b,k]*exp(a[b]*f32(t+k)))"), 1u) << "no distance";
   EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t..N: x[b,k]*exp(x[b,t]*f32(t-k)))"), 1u) << "a rate of each result";
 }
@@ -89,6 +94,19 @@ TEST(PrefixSums, ExponentialsOfTheDistanceAreNoPowers) {
   EXPECT_NE(made.find("y_powers"), std::string::npos) << made;
   EXPECT_EQ(made.find("pow("), std::string::npos) << made;
   EXPECT_EQ(made.find("^"), std::string::npos) << made;
+}
+
+// The nearest term of t is t - 1, with the weight 1. As the weight of one place, times that of none less, it would be 0 times infinity.
+TEST(PrefixSums, TheNearestTermCountsAsWritten) {
+  const DimValues sizes = {{"N", 60}};
+  const Program p =
+      infer_program(parse_op("op f(x: f32[N], a: f32) -> (y) { y[t in 0..N] = sum(k in 0..t: exp(-exp(a)*f32(t-1-k))*x[k]) }"));
+  const Program made = prefix_sums_by_steps(p, sizes, {});
+  ASSERT_GT(made.forward.definitions.size(), 1u);
+  Arrays data = random_data(p, sizes, 4);
+  data.at("a").reals[0] = 9;
+  const Array y = evaluate_on(made, data, sizes).at("y");
+  for (size_t t = 1; t < 60; ++t) EXPECT_EQ(y.reals[t], data.at("x").reals[t - 1]) << t;
 }
 
 TEST(PrefixSums, ExponentialsThatFall) {

@@ -45,6 +45,31 @@ TEST(RunningParts, TermsThatCountByTheirDistance) {
   EXPECT_EQ(count("y[b] = sum(t in 0..N, k in 0..t+1 if f64(t-k) != 0: f64(t-k)*x[b,k]*x[b,t]*a[b]^(f64(t-k)-1))"), 4u);
 }
 
+// Counted from the nearest term; and what a batch has summed up for each pair.
+TEST(RunningParts, CountedFromTheNearestTerm) {
+  const DimValues sizes = {{"B", 3}, {"N", 40}};
+  auto count = [&](const std::string& body) {
+    return definitions("op f(x: f64[B,N], z: f64[B,N], a: f64[B]) -> (y) { " + body + " }", sizes);
+  };
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t: f64(t-1-k)*x[b,k]*exp(-a[b]^2*f64(t-1-k)))"), 3u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t+1..N: f64(k-t-1)*x[b,k]*exp(-a[b]^2*f64(k-t-1)))"), 3u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: -(f64(t-k)*(x[b,k]*a[b]^f64(t-k))))"), 3u);
+}
+
+TEST(RunningParts, SumsOfABatchForEachPair) {
+  const DimValues sizes = {{"B", 3}, {"N", 40}};
+  auto count = [&](const std::string& body) {
+    return definitions("op f(x: f64[B,N], z: f64[B,N], a: f64) -> (y) { " + body + " }", sizes);
+  };
+  EXPECT_EQ(count("s[t in 0..N, k in 0..N] = sum(b: z[b,t]*x[b,k]); y = sum(t in 0..N, k in 0..t+1: a^f64(t-k)*s[t,k])"), 2u);
+  EXPECT_EQ(count("s[t in 0..N, k in 0..N] = sum(b: z[b,t]*x[b,k]); y = sum(t in 0..N, k in 0..t+1: f64(t-k)*exp(-a^2*f64(t-k))*s[t,k])"),
+            4u);
+  EXPECT_EQ(count("s[t in 0..N, k in 0..N] = sum(b: z[b,t]*x[b,k]); r[t in 0..N, k in 0..N] = sum(b: x[b,t]*z[b,k])\n"
+                  "y = sum(t in 0..N, k in 0..t: f64(t-1-k)*exp(-a^2*f64(t-1-k))*(if k < 30 then s[t,k]-r[t,k] else 0))"),
+            9u)
+      << "as the difference of two";
+}
+
 // a^(t-k-1) with t-k-1 = -1 is not asked for, and 0^0 is 1.
 TEST(RunningParts, DecayOfZero) {
   const DimValues sizes = {{"N", 40}};
@@ -83,7 +108,7 @@ TEST(RunningParts, BothSidesOfAPlaceInTheMiddle) {
     y[j in 0..N] = sum(t in j..N, k in 0..j: if k+1 <= j && j < t+1 then x[k]*dy[t]*u[k,j,t] else 0)
   })",
                         sizes),
-            6u);
+            5u);
 }
 
 TEST(RunningParts, OthersStay) {
