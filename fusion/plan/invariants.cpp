@@ -5,6 +5,7 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/checked_index.h"
+#include "expr/index/affine.h"
 #include "expr/index/hull.h"
 #include "expr/index/simplify_index.h"
 #include "fusion/relations/scatter.h"
@@ -112,7 +113,7 @@ class Invariants {
       seen[id] = true;
       if (a_[id].op == Op::axis)
         axes.push_back(id);
-      else if (is_integer(a_[id].type))
+      else if (is_integer(a_[id].type) && !out_of_reach(a_, id))  // of squares and the like Halide's bounds know nothing
         integers.push_back(id);
       else
         for (Id x : a_[id].args())

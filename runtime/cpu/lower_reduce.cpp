@@ -105,11 +105,15 @@ void Lowering::ask_before_row(Loops& l, const std::vector<size_t>& group, Id v) 
     l.r.where(of_loop ? compared_as_places(part, l.axes) : emit_.condition(part, l.axes));
     emit_.given[part] = Halide::Internal::const_true();
   }
-  // So is a range that begins or ends where a result lies, k <= i: then the loop begins or ends there.
+  // So is a range that begins or ends where a result lies, k <= i: then the loop begins or ends there. Halide solves no others.
   for (Id part : common_conditions(group)) {
     const Node& n = a[part];
-    if ((n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i64 || n.depends_on(v) || !tensors_read(a, part).empty()) continue;
-    if (std::ranges::none_of(m.reduced, [&](Id x) { return n.depends_on(x); })) continue;
+    if ((n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i64 || n.depends_on(v)) continue;
+    Linear between = linear(a, n.arg(1));
+    add_scaled(between, linear(a, n.arg(0)), -1);
+    const auto is_axis = [&](const auto& term) { return a[term.first].op == Op::axis; };
+    const auto summed = [&](const auto& term) { return term.second != 0 && std::ranges::find(m.reduced, term.first) != m.reduced.end(); };
+    if (!std::ranges::all_of(between.terms, is_axis) || std::ranges::none_of(between.terms, summed)) continue;
     l.r.where(emit_.condition(part, l.axes));
     emit_.given[part] = Halide::Internal::const_true();
   }
