@@ -288,8 +288,11 @@ class Invariants {
     }
     if (axes.empty() || all_ == 0) return d;
     along_ = fastest(d.body, axes.back().axis);
-    const Id body =
-        rewrite(a_, d.body, [&](Id id) { return a_[id].op == Op::mul && is_float(a_[id].type) ? with_factors_together(id, axes) : id; });
+    // Not where anything decides: that has the same bits everywhere (settled_bits.h), and so the same order of factors.
+    const std::vector<Id> nodes = reachable(a_, d.body);
+    const bool decides = std::ranges::any_of(nodes, [&](Id id) { return a_[id].op == Op::stop_gradient; });
+    const auto together = [&](Id id) { return a_[id].op == Op::mul && is_float(a_[id].type) ? with_factors_together(id, axes) : id; };
+    const Id body = decides ? d.body : rewrite(a_, d.body, together);
     // The largest such parts, from the root down.
     std::vector<Id> stack = {body};
     std::vector<bool> seen(a_.size(), false);

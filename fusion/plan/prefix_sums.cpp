@@ -144,18 +144,14 @@ class Prefixes {
     }
     Definition result = d;
     const TensorId last = all->back().target();
-    if (f.offset == 0 && number(d.axes[f.axis].end) <= f.count) {
-      result.body = a_.read(last, type, fusion::indices_of(axes));
-    } else {
-      result.body = at(last, f.offset == 0 ? u : a_.add(u, a_.integer(f.offset)));
-    }
+    const Id there = f.offset == 0 ? u : a_.add(u, a_.integer(f.offset));
+    const bool inside = f.offset == 0 && number(d.axes[f.axis].end) <= f.count;
+    result.body = inside ? a_.read(last, type, fusion::indices_of(axes)) : at(last, there);
     if (f.pair.outer != kNone) {
-      const bool is_read_or = a_[result.body].op == Op::read_or;
-      result.body = a_.mul(f.pair.outer, result.body);
+      const Id product = a_.mul(f.pair.outer, result.body);
       // A sum of nothing is 0, whatever it is multiplied by.
-      if (const Id here = f.offset == 0 ? u : a_.add(u, a_.integer(f.offset)); is_read_or)
-        result.body = a_.select(a_.land(a_.binary(Op::le, a_.integer(0), here), a_.binary(Op::lt, here, a_.integer(f.count))), result.body,
-                                a_.constant(type, 0));
+      const Id has_terms = a_.land(a_.binary(Op::le, a_.integer(0), there), a_.binary(Op::lt, there, a_.integer(f.count)));
+      result.body = inside ? product : a_.select(has_terms, product, a_.constant(type, 0));
     }
     all->push_back(result);
   }

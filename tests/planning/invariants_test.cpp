@@ -82,6 +82,20 @@ TEST(Invariants, OfFewPlaces) {
         {{"N", 30}, {"K", 12}, {"V", 7}, {"T", 2}, {"H", 2}, {"W", 2}}, "few uses");
 }
 
+// Factors are put beside each other for a table, but not where a value decides something: it has the same bits in other kernels.
+TEST(Invariants, WhatDecidesKeepsItsOrder) {
+  const DimValues sizes = {{"N", 2000}, {"K", 12}};
+  auto made = [&](const std::string& body) {
+    const Program p = infer_program(parse_op("op f(x: f32[N,K], s: f32[K], m: f32[N]) -> (y) { y[n,k] = " + body + " }"));
+    return print(invariants_apart(p, sizes, {}));
+  };
+  const std::string product = "exp(s[k]) * x[n,k] * cos(s[k])";
+  EXPECT_NE(made(product).find("exp(s[k]) * cos(s[k])"), std::string::npos) << made(product);
+  const std::string decides = made("(if stop_gradient(" + product + ") > m[n] then sin(s[k]) else x[n,k])");
+  EXPECT_NE(decides.find("y_each"), std::string::npos) << decides;
+  EXPECT_NE(decides.find("stop_gradient(" + product + ")"), std::string::npos) << decides;
+}
+
 // Two definitions that use the same have one table, as the tensor lies that it is made of.
 TEST(Invariants, AreShared) {
   const Program p = infer_program(parse_op("op f(x: f32[N,K], s: f32[L,K], u: f32[N,L]) -> (y, z) {\n"
