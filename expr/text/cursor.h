@@ -25,6 +25,11 @@ class Cursor {
     return peek_after().kind == TokenKind::sign && peek_after().text == text;
   }
 
+  // Does it stand anywhere in the text?
+  bool has_name(std::string_view text) const {
+    return std::ranges::any_of(tokens_->list, [&](const Token& t) { return t.kind == TokenKind::name && t.text == text; });
+  }
+
   Token take() {
     Token token = peek();
     if (token.kind != TokenKind::line_end) {

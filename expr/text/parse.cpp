@@ -6,9 +6,10 @@
 //   parameter := NAME : dtype [ [extents] ] [const]      in a grad: NAME alone will do
 //   statement := dim NAME = e | NAME [ [axes] ] = e | ( names ) = CALL(arguments)
 //   prog      := prog NAME block                         a parameter may be `inout`
-//   statement := var NAME = e | place (= | += | -= | *= | /=) e | ( names ) = CALL(arguments) | dim NAME = e
+//   statement := var NAME [ [axes] ] = e | place (= | += | -= | *= | /=) e | ( names ) = CALL(arguments) | dim NAME = e
 //              | for NAME in e..e { statements } | while e max e { statements } | if e { statements } [else ({ statements } | if ...)]
 #include <algorithm>
+#include <set>
 
 #include "expr/core/syntax.h"
 #include "expr/text/cursor.h"
@@ -97,7 +98,8 @@ class Parser {
     for (;;) {
       cursor_.skip_line_ends();
       if (cursor_.is_sign("}") || cursor_.peek().kind == TokenKind::end) break;
-      result.push_back(statement(open));
+      Statement next = statement(open, result);
+      result.push_back(std::move(next));
     }
     if (!cursor_.is_sign("}")) cursor_.expected("} to close the { at " + place(open.pos));
     return cursor_.take().pos;
@@ -163,7 +165,8 @@ class Parser {
     return result;
   }
 
-  Statement statement(const Token& open) {
+  // What it is written for besides goes to `before`.
+  Statement statement(const Token& open, std::vector<Statement>& before) {
     bool name_follows = cursor_.peek_after().kind == TokenKind::name;
     Statement result;
     if (name_follows && (cursor_.is_name("op") || cursor_.is_name("grad") || cursor_.is_name("prog"))) {
@@ -175,7 +178,7 @@ class Parser {
     } else if (cursor_.is_sign("(")) {
       result = several_targets();
     } else if (cursor_.views) {
-      result = name_follows && cursor_.is_name("var") ? variable() : assignment();
+      result = name_follows && cursor_.is_name("var") ? variable(before) : assignment();
     } else {
       result = definition();
     }
@@ -284,19 +287,40 @@ class Parser {
     return result;
   }
 
-  Statement variable() {
+  Statement variable(std::vector<Statement>& before) {
     Statement result;
     result.kind = Statement::Kind::variable;
     result.pos = cursor_.take().pos;
+    if (cursor_.is_sign_after("[")) return by_elements(result, before);
     result.targets = {cursor_.expect_name("the name of a variable after var", "as in var x = zeros f32[N]")};
-    if (!cursor_.is_sign("=")) {
-      const std::string& name = result.targets[0].text;
-      const bool axes = cursor_.is_sign("[");
-      cursor_.expected("= after var " + name, axes ? "write " + name + "_0[i] = ..., and then var " + name + " = " + name + "_0"
-                                                   : "a variable begins with a value, as in var x = zeros f32[N]");
-    }
+    if (!cursor_.is_sign("="))
+      cursor_.expected("= after var " + result.targets[0].text, "a variable begins with a value, as in var x = zeros f32[N]");
     cursor_.take();
     result.body = parse_expression(cursor_, file_);
+    return result;
+  }
+
+  // var x[i,j in 0..N] = e: the value under a name that nothing else has, x_0[i,j in 0..N] = e, and var x = x_0.
+  Statement by_elements(Statement result, std::vector<Statement>& before) {
+    const Name name{std::string(cursor_.peek().text), cursor_.peek().pos};
+    Statement value;
+    value.kind = Statement::Kind::assign;
+    value.pos = result.pos;
+    value.sign = "=";
+    value.place = parse_place(cursor_, file_);
+    if (file_.nodes[value.place].kind != Kind::read) cursor_.fail("a variable is declared by var x = e or var x[i,j] = e");
+    if (!cursor_.is_sign("=")) cursor_.expected("= after var " + print(file_, value.place), "as in var " + name.text + "[i,j] = e");
+    cursor_.take();
+    value.body = parse_expression(cursor_, file_);
+    value.end = cursor_.after_last();
+    std::string own;
+    for (int number = 0; own.empty() || cursor_.has_name(own) || made_.contains(own); ++number)
+      own = name.text + "_" + std::to_string(number);
+    made_.insert(own);
+    file_.nodes[value.place].text = own;
+    before.push_back(std::move(value));
+    result.targets = {name};
+    result.body = file_.add({Kind::name, name.pos, own, {}, {}});
     return result;
   }
 
@@ -429,6 +453,7 @@ class Parser {
 
   Cursor cursor_;
   File& file_;
+  std::set<std::string> made_;  // names of our own
 };
 
 }  // namespace

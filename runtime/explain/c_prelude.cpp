@@ -1,5 +1,6 @@
 // The text that stands above all functions.
-#include <regex>
+#include <algorithm>
+#include <cctype>
 
 #include "expr/core/special.h"
 #include "runtime/explain/c_loops.h"
@@ -31,8 +32,13 @@ std::string laid_out(const std::string& text) {
 }
 
 bool calls_special(const std::string& code) {
-  static const std::regex calls("\\b(sinc|logaddexp|erfinv|digamma|polygamma|scaled_bessel)\\(");
-  return std::regex_search(code, calls);
+  constexpr const char* kNames[] = {"sinc(", "logaddexp(", "erfinv(", "digamma(", "polygamma(", "scaled_bessel("};
+  auto in_a_name = [&](size_t at) { return at > 0 && (std::isalnum(static_cast<unsigned char>(code[at - 1])) || code[at - 1] == '_'); };
+  return std::ranges::any_of(kNames, [&](const char* name) {
+    for (size_t at = code.find(name); at != std::string::npos; at = code.find(name, at + 1))
+      if (!in_a_name(at)) return true;
+    return false;
+  });
 }
 
 }  // namespace

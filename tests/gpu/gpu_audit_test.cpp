@@ -33,7 +33,7 @@ TEST_P(GpuAuditTest, PassesWhatCheckCompares) {
 }
 
 std::vector<AuditCase> tested_cases() {
-  constexpr uint64_t kOneIn = 80;
+  constexpr uint64_t kOneIn = 160;
   const std::set<std::string> once_wrong = {
       "all_pairs_with_condition_on_data",  // partial results of each tile of one batch, along another one
       "best_of_an_empty_plane",            // members that nobody reads, and launches that do nothing, where an extent is 0

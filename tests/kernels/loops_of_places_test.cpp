@@ -63,7 +63,7 @@ class LoopsOfPlaces : public ::testing::TestWithParam<int> {};
 
 TEST_P(LoopsOfPlaces, ComputeWhatIsWritten) {
   constexpr int kEnough = 3;  // failures
-  const int count = property_count(12, 4000);
+  const int count = property_count(8, 4000);
   int loops = 0, refused = 0, failures = 0;
   for (int i = GetParam(); i < count && failures < kEnough; i += kParts) {
     const uint64_t seed = property_seed() + static_cast<uint64_t>(i);
@@ -72,7 +72,7 @@ TEST_P(LoopsOfPlaces, ComputeWhatIsWritten) {
     failures += !wrong.empty();
   }
   std::cout << fmt::format("{} loops stay, {} programs are refused by the front end\n", loops, refused);
-  if (count >= 12) {
+  if (count >= 8) {
     EXPECT_GT(loops, count / kParts / 4);
   }
 }
