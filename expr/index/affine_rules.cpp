@@ -2,6 +2,10 @@
 // meant for points whose bound axes and targets lie in their ranges, which the solver keeps testing beside
 // them.
 #include <algorithm>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "expr/index/affine_scope.h"
 #include "expr/index/affine_system.h"
@@ -127,7 +131,7 @@ class Rules {
     e = {remainder, expression(a_, left.coefficient(remainder) < 0 ? -rest : rest)};
   }
 
-  // (x + s) % N == b  =>  x == (b - s) % N, where 0 <= b < N
+  // (u + s) % N == b  =>  u == (b - s) % N, where 0 <= b < N and u in 0..N: u is an axis, or all that the bound axes have a part in
   bool roll(size_t i) {
     isolate(i);
     Equation& e = s_.equations[i];
@@ -135,16 +139,35 @@ class Rules {
     if (!f.modulus || f.divisor != Poly::constant(1)) return false;
     const Poly base = scope_.poly(f.base);
     const Id x = unit_axis(base, [&](Id axis) { return runs_over(axis, *f.modulus); });
-    if (x == kNone) return false;
+    Poly turned, beside = base;
+    if (x != kNone) {
+      turned.add({x}, base.coefficient(x));
+      beside = base.without(x);
+    } else {
+      std::tie(turned, beside) = by_bound(base);
+      if (turned.terms.size() < 2) return false;
+      if (!always_in(expression(a_, turned), expression(a_, *f.modulus))) return false;
+    }
     if (!scope_.surely_in(e.right, *f.modulus)) {
       s_.conditions.push_back(a_.binary(Op::le, a_.integer(0), e.right));
       s_.conditions.push_back(a_.binary(Op::lt, e.right, expression(a_, *f.modulus)));
     }
-    Poly to = scope_.poly(e.right) - base.without(x);
-    if (base.coefficient(x) < 0) to = -to;
-    const bool plain = to == scope_.poly(e.right);  // x % N == b with both in range
-    e = {x, plain ? e.right : a_.binary(Op::mod, expression(a_, to), expression(a_, *f.modulus))};
-    return true;
+    Poly to = scope_.poly(e.right) - beside;
+    if (x != kNone && base.coefficient(x) < 0) turned = -turned, to = -to;
+    const bool plain = to == scope_.poly(e.right);  // u % N == b with both in range
+    e = {expression(a_, turned), plain ? e.right : a_.binary(Op::mod, expression(a_, to), expression(a_, *f.modulus))};
+    return x != kNone;
+  }
+
+  bool always_in(Id index, Id extent) {  // 0 <= index < extent
+    return prove_bounds(a_, {s_.axes, s_.conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+  }
+
+  // What of the sum has bound axes in it, and the rest.
+  std::pair<Poly, Poly> by_bound(const Poly& p) const {
+    Poly bound, other;
+    for (const auto& [m, c] : p.terms) (std::ranges::any_of(m, [&](Id atom) { return depends_on_bound(atom); }) ? bound : other).add(m, c);
+    return {bound, other};
   }
 
   // p % D == b  =>  p == k*D + b
@@ -177,11 +200,7 @@ class Rules {
   // i*D + j == t  =>  j == t % D, i == t / D. Leaves the equation of i at index i, to be split again.
   bool split_radix(size_t i) {
     const Poly left = scope_.poly(s_.equations[i].left);
-    Poly bound, other;
-    for (const auto& [m, c] : left.terms) {
-      const bool ours = std::any_of(m.begin(), m.end(), [&](Id atom) { return depends_on_bound(atom); });
-      (ours ? bound : other).add(m, c);
-    }
+    const auto [bound, other] = by_bound(left);
     Poly extent, rest;
     const Id low = unit_axis(bound, [&](Id axis) {
       if (bound.coefficient(axis) != 1) return false;
@@ -239,6 +258,26 @@ Poly with_remainders(Scope& scope, Poly p) {
   return p;
 }
 
+// (c*x + r) / (c*d) is x / d, where r is surely in 0..c.
+Id shorter_division(Scope& scope, Id id) {
+  Arena& a = scope.arena();
+  const Node& n = a[id];
+  if (n.op != Op::div || n.type != DType::i64 || a[n.arg(1)].op != Op::constant || a[n.arg(1)].integer <= 1) return id;
+  const int64_t by = a[n.arg(1)].integer;
+  const Poly p = with_remainders(scope, scope.poly(n.arg(0)));
+  std::set<int64_t> factors;
+  for (const auto& [m, c] : p.terms)
+    if (const int64_t factor = std::gcd(c, by); factor > 1) factors.insert(factor);
+  for (int64_t factor : factors) {
+    Poly whole, rest;
+    for (const auto& [m, c] : p.terms) c % factor == 0 ? whole.add(m, c / factor) : rest.add(m, c);
+    if (!scope.surely_in(expression(a, rest), Poly::constant(factor))) continue;
+    const Id left = expression(a, whole);
+    return factor == by ? left : shorter_division(scope, a.div(left, a.integer(by / factor)));
+  }
+  return id;
+}
+
 }  // namespace
 
 void apply_rules(Arena& a, System& system, std::span<const AxisRange> targets) {
@@ -252,10 +291,11 @@ void apply_rules(Arena& a, System& system, std::span<const AxisRange> targets) {
 }
 
 Id tidy(Arena& a, Id e) {
-  const Node& n = a[e];
-  const bool comparison = n.op == Op::le || n.op == Op::lt || n.op == Op::eq;
   try {
     Scope scope(a);
+    e = rewrite(a, e, [&](Id id) { return shorter_division(scope, id); });
+    const Node& n = a[e];
+    const bool comparison = n.op == Op::le || n.op == Op::lt || n.op == Op::eq;
     if (n.type == DType::i64) return expression(a, with_remainders(scope, scope.poly(e)));
     if (!comparison || !is_integer(a[n.arg(0)].type)) return e;
     const Poly f = with_remainders(scope, scope.poly(n.arg(1)) - scope.poly(n.arg(0)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cse/normalize/auto_inliner.h"
 #include "expr/core/scalar.h"
 #include "expr/index/linear.h"
 #include "fusion/plan/prefix_terms.h"
@@ -15,11 +16,11 @@ constexpr int64_t kReads = 4;              // of a step
 constexpr int64_t kWorthIt = 96;           // elements: below, all pairs in vectors take less than the steps' copies
 constexpr int64_t kWorthItInBlocks = 224;  // the same of products of matrices, whose pairs are multiplied and added in registers
 constexpr int64_t kLanes = 8;              // columns that make it one
-constexpr int64_t kWorthWeighing = 32;     // the same where each pair has a power or an exponential
+constexpr int64_t kWorthWeighing = 32;     // the same where each pair has a power or an exponential, or nothing is copied
 
 class Prefixes {
  public:
-  Prefixes(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {}
+  Prefixes(const Program& p, const DimValues& sizes, bool walks) : p_(p), a_(*p.arena), sizes_(sizes), walks_(walks) {}
 
   Program run() {
     std::vector<Definition> all;
@@ -68,7 +69,8 @@ class Prefixes {
     auto has = [&](Id e, Id axis) { return a_[e].depends_on(axis); };
     const bool plain = !has(condition, result) && !has(body, result);
     if (plain && !has(body, f.terms.axis)) return {};
-    const int64_t worth = !plain ? kWorthWeighing : is_product(d) ? kWorthItInBlocks : kWorthIt;
+    const bool walks = walks_ && vectors_behind(d.axes, f.axis);
+    const int64_t worth = walks || !plain ? kWorthWeighing : is_product(d) ? kWorthItInBlocks : kWorthIt;
     if (std::min(f.count, results) < worth) return {};
     if (plain) {
       f.pair.term = is_true(a_, condition) ? body : a_.select(condition, body, a_.constant(type, identity_of(root.op)));
@@ -126,11 +128,20 @@ class Prefixes {
       indices[place] = where;
       return a_.read_or(t, type, indices, nothing);
     };
-    const std::vector<Id> weights = weights_of(d, f, all);
+    const bool walked = walks_ && vectors_behind(axes, place);
+    const std::vector<Id> weights = walked ? weights_to_the_next(f) : weights_of(d, f, all);
     const Id element = f.first == 0 ? u : a_.add(u, a_.integer(f.first));
-    all->push_back(fusion::defined_over(p_, d, name + "_terms", axes, substitute(a_, f.pair.term, {{f.terms.axis, element}})));
+    const Id term_here = substitute(a_, f.pair.term, {{f.terms.axis, element}});
+    const bool in_loop = walked && evaluation_cost_ps(a_, term_here) <= fusion::kAgain_ps;
+    if (!in_loop) all->push_back(fusion::defined_over(p_, d, name + "_terms", axes, term_here));
+    if (walked) {
+      const Id terms = in_loop ? term_here : a_.read(all->back().target(), type, fusion::indices_of(axes));
+      const bool same = f.offset == 0 && f.pair.outer == kNone && axes.size() == d.axes.size() && number(d.axes[f.axis].end) == f.count;
+      walk(d, f, weights, terms, axes, place, same, all);
+      if (same) return;
+    }
     int64_t number_of_step = 0;
-    for (int64_t step = 1; step < f.count; step *= kReads, ++number_of_step) {
+    for (int64_t step = 1; step < f.count && !walked; step *= kReads, ++number_of_step) {
       const Id t = f.terms.axis, shift = step == 1 ? t : a_.mul(a_.integer(step), t);
       const Id place_of_term = f.suffix ? a_.add(u, shift) : a_.sub(u, shift);
       Id term = at(all->back().target(), place_of_term), inside = kNone;
@@ -154,6 +165,49 @@ class Prefixes {
       result.body = inside ? product : a_.select(has_terms, product, a_.constant(type, 0));
     }
     all->push_back(result);
+  }
+
+  // Are there axes behind the running one whose elements fill vectors while it is walked?
+  bool vectors_behind(const std::vector<AxisRange>& axes, size_t place) const {
+    int64_t elements = 1;
+    for (size_t i = place + 1; i < axes.size(); ++i) elements *= number(axes[i].end);
+    return elements >= kLanes;
+  }
+
+  // One after the other, each from the one before: y[u] = w*y[u-1 else 0] + terms[u], as recurrences.h has them.
+  // itself: the result is what is walked.
+  void walk(const Definition& d, const Prefix& f, const std::vector<Id>& weights, Id terms, const std::vector<AxisRange>& axes,
+            size_t place, bool itself, std::vector<Definition>* all) {
+    const DType type = p_.tensor(d.target()).type;
+    const std::string name = p_.tensor(d.target()).name;
+    const Op op = a_[d.body].op;
+    const Id u = axes[place].axis, before = a_.add(u, a_.integer(f.suffix ? 1 : -1)), nothing = a_.constant(type, identity_of(op));
+    const TensorId made = itself ? d.target() : p_.add_tensor(name + "_walk", type, fusion::extents_of(axes));
+    std::vector<Id> indices = fusion::indices_of(axes);
+    indices[place] = before;
+    Id carried = a_.read_or(made, type, indices, nothing);
+    if (f.weighted()) {
+      const Id first = a_.eq(u, a_.integer(f.suffix ? f.count - 1 : 0));
+      const Id weight = a_.select(first, nothing, weighed(f, weights, a_.constant(type, 1), u, before, kNone));
+      std::vector<AxisRange> of_weight;
+      for (const AxisRange& r : axes)
+        if (a_[weight].depends_on(r.axis)) of_weight.push_back(r);
+      all->push_back(fusion::defined_over(p_, d, name + "_weights", of_weight, weight));
+      const Id factor = a_.read(all->back().target(), type, fusion::indices_of(of_weight));
+      // Where nothing is carried on, what was may be infinite.
+      carried = a_.select(a_.eq(factor, nothing), nothing, a_.mul(carried, factor));
+    }
+    Definition walk = d;
+    walk.targets = {made};
+    if (!itself) walk.axes = axes;
+    walk.body = op == Op::sum ? a_.add(carried, terms) : a_.binary(op == Op::max ? Op::maximum : Op::minimum, carried, terms);
+    all->push_back(walk);
+  }
+  std::vector<Id> weights_to_the_next(const Prefix& f) {
+    std::vector<Id> weights;
+    for (const fusion::PairWeight& w : f.pair.weights)
+      weights.push_back(w.of_distance() ? w.over(a_, a_.constant(a_[w.base].type, static_cast<double>(w.rate))) : kNone);
+    return weights;
   }
 
   // What all steps multiply by, per weight of the distance: [4*step + t, …] is that of 4^step * t places. kNone: it is none of the distance.
@@ -187,7 +241,7 @@ class Prefixes {
     for (size_t i = 0; i < powers.size(); ++i) {
       const fusion::PairWeight& w = f.pair.weights[i];
       if (w.of_distance()) {
-        value = a_.mul(substitute(a_, powers[i], {{f.terms.axis, power}}), value);
+        value = a_.mul(power == kNone ? powers[i] : substitute(a_, powers[i], {{f.terms.axis, power}}), value);
         continue;
       }
       const Id there = reading_anywhere(substitute(a_, w.level, {{to, from}}), from);
@@ -217,12 +271,13 @@ class Prefixes {
   Program p_;
   Arena& a_;
   const DimValues& sizes_;
+  const bool walks_;  // on a GPU steps are many threads' work, and a walk is one's
 };
 
 }  // namespace
 
 Program prefix_sums_by_steps(const Program& p, const DimValues& sizes, const PlanRequest& request) {
-  return request.options.policy == FusePolicy::full ? Prefixes(p, sizes).run() : p;
+  return request.options.policy == FusePolicy::full ? Prefixes(p, sizes, request.machine.tiles_in_order).run() : p;
 }
 
 }  // namespace xhat

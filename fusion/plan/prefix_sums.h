@@ -1,4 +1,4 @@
-// Prefix sums, maxima and minima in n log n instead of n^2.
+// Prefix sums, maxima and minima in n or n log n instead of n^2.
 //
 //   y[i] = sum(k in 0..i+1: f[k])      =>     s0[u] = f[u]
 //                                             s1[u] = sum(t in 0..4: s0[u-t else 0])        of 4 terms
@@ -10,6 +10,12 @@
 // depends on the result by a weight that carries over (`d^(i-k)`, prefix_terms.h), a step multiplies what it reads by the weight from there:
 //
 //   y[i] = sum(k in 0..i+1: d^(i-k)*f[k])   =>   s1[u] = sum(t in 0..4: d^t * s0[u-t else 0]),   s2[u] = sum(t in 0..4: d^(4*t) * s1[u-4*t else 0]),  …
+//
+// Where other axes fill vectors, a processor needs no steps: it walks, as recurrences.h does, in n operations,
+//
+//   y[u,d] = y[u-1,d else 0]*weight[u] + f[u,d]
+//
+// whose roundings grow with the terms as those of a loop do (numpy.cumsum, torch.cumsum).
 //
 // Both ends may move with different axes (`u in j+1..i`): the steps go along the one that the terms know least of, and the other end is a
 // condition of the terms.

@@ -14,7 +14,6 @@ namespace xhat {
 namespace {
 
 constexpr int64_t kResultsWorthIt = 16;  // below, all pairs in vectors take less than a loop in order
-constexpr int64_t kAgain_ps = 200;       // what is cheaper to compute in the loop, than to be written in vectors and read again
 constexpr int64_t kBetween = 4;          // factors that even the nearest term has, at most
 
 class Recurrences {
@@ -120,7 +119,7 @@ class Recurrences {
     const Id nothing = a_.constant(type, w.term == kNone ? 1 : 0);
     // Of the first place no factor is asked for, and it may lie outside.
     auto in_loop = [&](Id e, const char* what) {
-      if (evaluation_cost_ps(a_, e) <= kAgain_ps) return e;
+      if (evaluation_cost_ps(a_, e) <= fusion::kAgain_ps) return e;
       all->push_back(fusion::defined_over(p_, d, name + what, axes, e));
       return a_.read(all->back().target(), type, fusion::indices_of(axes));
     };

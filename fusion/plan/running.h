@@ -10,6 +10,8 @@
 
 namespace xhat::fusion {
 
+constexpr int64_t kAgain_ps = 200;  // what is cheaper to compute in a loop in order, than to be written in vectors before and read again
+
 // The bound is i + a number, for i among the definition's axes: which one, and the number. None: it is something else.
 std::optional<std::pair<size_t, int64_t>> axis_and_number(const Program& p, const DimValues& sizes, const Definition& d, Id bound);
 

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kLongRange = 32;  // places: shorter ones are summed up in pairs
 constexpr double kMost = 1 << 28;   // elements of a running sum
+constexpr double kOfAnElement =
+    8;  // pairs that are multiplied and added in registers while one element of a running sum is written and read
 
 class RunningParts {
  public:
@@ -34,7 +36,7 @@ class RunningParts {
     if (const Id whole = with_sums_of_pairs(d); whole != d.body) {
       Definition tried = d;
       tried.body = whole;
-      if (inner_of(&tried)) d.body = whole;
+      if (const auto inner = inner_of(&tried); inner && kOfAnElement * elements(inner->axes) <= pairs_of(d)) d.body = whole;
     }
     while (auto inner = inner_of(&d)) {
       as_repeated(&*inner, all);
@@ -42,6 +44,25 @@ class RunningParts {
     }
     as_repeated(&d, all);
     all->push_back(d);
+  }
+
+  double elements(const std::vector<AxisRange>& axes) const {
+    double all = 1;
+    for (const AxisRange& r : axes) all *= static_cast<double>(number(r.end));
+    return all;
+  }
+  // Terms of a sum over pairs of places, half of which are there.
+  double pairs_of(const Definition& d) {
+    double all = elements(d.axes) / 2;
+    const Sum s = *sum_of(d);
+    for (AxisRange r : s.axes) {
+      if (const auto m = moving(r))
+        for (const auto* list : {&d.axes, &s.axes})
+          for (const AxisRange& with : *list)
+            if (with.axis == m->with) r.end = with.end;
+      if (range_is_plain(a_, r)) all *= static_cast<double>(number(r.end));
+    }
+    return all;
   }
 
   bool has(Id e, Id axis) const { return e != kNone && a_[e].depends_on(axis); }

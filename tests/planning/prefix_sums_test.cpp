@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "expr/eval/definition.h"
+#include "expr/index/recurrence.h"
 #include "tests/helpers/golden.h"
 
 namespace xhat::prefix_sums_test {
@@ -10,11 +14,19 @@ namespace {
 
 using namespace xhat::testing;
 
+bool walked(const Program& p, const Definition& d) {
+  std::vector<Id> axes;
+  for (const AxisRange& r : d.axes) axes.push_back(r.axis);
+  return recurrence_of(*p.arena, d.target(), axes, d.body).has_value();
+}
+
 size_t definitions(const std::string& text, const DimValues& sizes) {
   const Program p = infer_program(parse_op(text)), made = prefix_sums_by_steps(p, sizes, {});
-  verify(made);
-  const Arrays data = random_data(p, sizes, 4);
-  EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(made, data, sizes), 1e-9), "") << print(made);
+  const bool walks = std::ranges::any_of(made.forward.definitions, [&](const Definition& d) { return walked(made, d); });
+  if (!walks) verify(made);  // no pass but those of plans knows a tensor that reads itself
+  const Arrays data = random_data(p, sizes, 4),
+               found = walks ? evaluate_by_definition(made, data, sizes, Rounding::exact) : evaluate_on(made, data, sizes);
+  EXPECT_EQ(difference(evaluate_on(p, data, sizes), found, 1e-9), "") << print(made);
   return made.forward.definitions.size();
 }
 
@@ -35,13 +47,31 @@ TEST(PrefixSums, RunInStepsOfFourReads) {
   EXPECT_EQ(definitions("op f(n: i32[N]) -> (y) { y[i in 0..N+1] = sum(k in 0..i: i64(abs(n[k])) % 9) }", sizes), 6u);
 }
 
+// Where other axes fill vectors: one operation for each element.
+TEST(PrefixSums, WalkBesideVectors) {
+  const DimValues sizes = {{"N", 150}, {"D", 9}};
+  auto count = [&](const std::string& body) {
+    return definitions("op f(x: f32[N,D], a: f32[N], b: f32[D]) -> (y) { " + body + " }", sizes);
+  };
+  EXPECT_EQ(count("y[i in 0..N, d] = sum(k in 0..i+1: x[k,d]^2)"), 1u);
+  EXPECT_EQ(count("y[i in 0..N, d] = max(k in i..N: x[k,d])"), 1u);
+  EXPECT_EQ(count("y[i in 0..N, d] = min(k in 0..i+1: lgamma(x[k,d]^2+1))"), 2u) << "terms that are dear";
+  EXPECT_EQ(count("y[i in 0..N-9, d] = sum(k in 3..i+7 if x[k,0] > 0: x[k,d])"), 2u);
+  EXPECT_EQ(count("y[i in 0..N, d] = sum(k in 0..i+1: sigmoid(b[d])^f32(i-k)*x[k,d])"), 2u) << "and a table of weights";
+  EXPECT_EQ(count("y[i in 0..N, d] = sum(k in i..N: exp(-b[d]^2*f32(k-i))*x[k,d])"), 2u);
+  EXPECT_EQ(count("y[i in 0..N, d] = sum(k in 0..i: 0.9^f32(i-k)*x[k,d])"), 3u) << "and the results beside";
+  const std::string levels = "l[i in 0..N] = sum(k in 0..i+1: -softplus(a[k]))\n";
+  EXPECT_EQ(count(levels + "y[i in 0..N, d] = sum(k in 0..i+1: exp(l[i]-l[k])*x[k,d])"), 9u) << "six of the levels";
+  EXPECT_EQ(count("y[i in 0..N, d in 0..7] = sum(k in 0..i+1: x[k,d])"), 6u) << "too few";
+}
+
 // One end moves with an axis of the result, what else bounds it is a condition of the terms.
 TEST(PrefixSums, BothEndsMay) {
   const DimValues sizes = {{"N", 120}};
   auto count = [&](const std::string& body) { return definitions("op f(x: f32[N,N]) -> (y) { " + body + " }", sizes); };
   EXPECT_EQ(count("y[i, j in 0..N] = sum(u in j+1..i: exp(x[i,u]))"), 6u);
-  EXPECT_EQ(count("y[i in 0..N, j] = sum(u in j..i+1: x[u,j])"), 6u);
-  EXPECT_EQ(count("y[i in 0..N, j in 0..N] = sum(u in i..j: x[u,0])"), 6u);
+  EXPECT_EQ(count("y[i in 0..N, j] = sum(u in j..i+1: x[u,j])"), 1u);
+  EXPECT_EQ(count("y[i in 0..N, j in 0..N] = sum(u in i..j: x[u,0])"), 2u);
   EXPECT_EQ(count("y[i, j in 0..N] = sum(u in max(j,3)..min(i+1,N-2) if x[i,u] > 0: x[i,u])"), 6u);
   EXPECT_EQ(count("y[i, j in 0..N] = sum(u in max(0,j-3)..N: x[i,u])"), 6u);
   EXPECT_EQ(count("y[i in 0..N, t in 0..N] = sum(u in i..t+1: 0.9^f32(t-u)*x[u,i])"), 7u) << "and a table of powers";
@@ -51,7 +81,7 @@ TEST(PrefixSums, BothEndsMay) {
 
 // All pairs in registers take less than the copies of the steps.
 TEST(PrefixSums, ProductsOfMatricesRunInStepsLater) {
-  const std::string text = "op f(g: f32[N,D], v: f32[N,D]) -> (s) { s[t in 0..N, d in 0..D, e in 0..D] = sum(u in 0..t+1: g[u,d]*v[u,e]) }";
+  const std::string text = "op f(g: f32[N,D], v: f32[N,D]) -> (s) { s[d in 0..D, e in 0..D, t in 0..N] = sum(u in 0..t+1: g[u,d]*v[u,e]) }";
   EXPECT_EQ(definitions(text, {{"N", 150}, {"D", 9}}), 1u);
   EXPECT_EQ(definitions(text, {{"N", 257}, {"D", 9}}), 7u);
   EXPECT_EQ(definitions(text, {{"N", 150}, {"D", 3}}), 6u) << "columns that fill no vector";
