@@ -49,7 +49,7 @@ TEST_P(AuditTest, PassesWhatCheckCompares) {
 }
 
 std::vector<AuditCase> tested_cases(size_t part) {
-  constexpr size_t kParts = 4, kOfEach = 60;
+  constexpr size_t kParts = 4, kOfEach = 40;
   return audit_sample(audit_cases(part, kParts), kOfEach);
 }
 std::string name_of_case(const ::testing::TestParamInfo<AuditCase>& info) { return info.param.name(); }
