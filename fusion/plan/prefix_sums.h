@@ -15,7 +15,7 @@
 //
 //   y[u,d] = y[u-1,d else 0]*weight[u] + f[u,d]
 //
-// whose roundings grow with the terms as those of a loop do (numpy.cumsum, torch.cumsum).
+// whose roundings grow with the terms as those of a loop do (numpy.cumsum).
 //
 // Both ends may move with different axes (`u in j+1..i`): the steps go along the one that the terms know least of, and the other end is a
 // condition of the terms.
