@@ -24,7 +24,7 @@ struct System {
 // Replaces what isl cannot express or sees in pieces by equations that say the same for bound axes and
 // targets in their ranges:
 //   e / D == a, e % D == b        =>  e == a*D + b             b in 0..D; also e/(C*D) with e/D%C, e%(C*D)/D
-//   (x + s) % N == b              =>  x == (b - s) % N         x and b in 0..N
+//   (u + s) % N == b              =>  u == (b - s) % N         u and b in 0..N; u: an axis, or all terms with bound axes
 //   p % D == b                    =>  p == k*D + b             p in 0..K*D, with a new axis k in 0..K
 //   i*D + j == t                  =>  j == t % D, i == t / D   j in 0..D, D symbolic; and again for i
 //   e / D == a                    =>  a*D <= e < a*D + D       D symbolic, at least 1

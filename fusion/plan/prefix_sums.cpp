@@ -46,6 +46,7 @@ class Prefixes {
     // Of weighted terms.
     fusion::PairTerm pair;
     int64_t beyond = 0;  // from the nearest term to its result
+    bool walks = false;  // one place after the other, and not in steps
     bool weighted() const { return !pair.weights.empty(); }
   };
 
@@ -69,13 +70,13 @@ class Prefixes {
     auto has = [&](Id e, Id axis) { return a_[e].depends_on(axis); };
     const bool plain = !has(condition, result) && !has(body, result);
     if (plain && !has(body, f.terms.axis)) return {};
-    const bool walks = walks_ && vectors_behind(d.axes, f.axis);
-    const int64_t worth = walks || !plain ? kWorthWeighing : is_product(d) ? kWorthItInBlocks : kWorthIt;
-    if (std::min(f.count, results) < worth) return {};
     if (plain) {
       f.pair.term = is_true(a_, condition) ? body : a_.select(condition, body, a_.constant(type, identity_of(root.op)));
-      return f;
+      f.walks = vectors_behind(d, f);
     }
+    const int64_t worth = f.walks || !plain ? kWorthWeighing : is_product(d) ? kWorthItInBlocks : kWorthIt;
+    if (std::min(f.count, results) < worth) return {};
+    if (plain) return f;
     if (root.op != Op::sum || counts) return {};
     f.beyond = f.suffix ? moving->by : 1 - moving->by;
     auto pair = fusion::pair_term(p_, sizes_, body, condition, result, f.terms.axis, f.suffix, f.beyond);
@@ -85,6 +86,7 @@ class Prefixes {
     const bool in_step = f.first == 0 && f.offset == 0 && f.beyond == 0 && f.count == results;
     const bool of_distance = std::ranges::all_of(f.pair.weights, &fusion::PairWeight::of_distance);
     if (!in_step && (f.beyond < 0 || !of_distance)) return {};
+    f.walks = vectors_behind(d, f);
     return f;
   }
 
@@ -128,20 +130,19 @@ class Prefixes {
       indices[place] = where;
       return a_.read_or(t, type, indices, nothing);
     };
-    const bool walked = walks_ && vectors_behind(axes, place);
-    const std::vector<Id> weights = walked ? weights_to_the_next(f) : weights_of(d, f, all);
+    const std::vector<Id> weights = f.walks ? weights_to_the_next(f) : weights_of(d, f, all);
     const Id element = f.first == 0 ? u : a_.add(u, a_.integer(f.first));
     const Id term_here = substitute(a_, f.pair.term, {{f.terms.axis, element}});
-    const bool in_loop = walked && evaluation_cost_ps(a_, term_here) <= fusion::kAgain_ps;
+    const bool in_loop = f.walks && evaluation_cost_ps(a_, term_here) <= fusion::kAgain_ps;
     if (!in_loop) all->push_back(fusion::defined_over(p_, d, name + "_terms", axes, term_here));
-    if (walked) {
+    if (f.walks) {
       const Id terms = in_loop ? term_here : a_.read(all->back().target(), type, fusion::indices_of(axes));
       const bool same = f.offset == 0 && f.pair.outer == kNone && axes.size() == d.axes.size() && number(d.axes[f.axis].end) == f.count;
       walk(d, f, weights, terms, axes, place, same, all);
       if (same) return;
     }
     int64_t number_of_step = 0;
-    for (int64_t step = 1; step < f.count && !walked; step *= kReads, ++number_of_step) {
+    for (int64_t step = 1; step < f.count && !f.walks; step *= kReads, ++number_of_step) {
       const Id t = f.terms.axis, shift = step == 1 ? t : a_.mul(a_.integer(step), t);
       const Id place_of_term = f.suffix ? a_.add(u, shift) : a_.sub(u, shift);
       Id term = at(all->back().target(), place_of_term), inside = kNone;
@@ -167,11 +168,12 @@ class Prefixes {
     all->push_back(result);
   }
 
-  // Are there axes behind the running one whose elements fill vectors while it is walked?
-  bool vectors_behind(const std::vector<AxisRange>& axes, size_t place) const {
+  // Do axes behind the running one, which the terms depend on, fill vectors while it is walked?
+  bool vectors_behind(const Definition& d, const Prefix& f) const {
     int64_t elements = 1;
-    for (size_t i = place + 1; i < axes.size(); ++i) elements *= number(axes[i].end);
-    return elements >= kLanes;
+    for (size_t i = f.axis + 1; i < d.axes.size(); ++i)
+      if (runs_over(f, d.axes[i].axis)) elements *= number(d.axes[i].end);
+    return walks_ && elements >= kLanes;
   }
 
   // One after the other, each from the one before: y[u] = w*y[u-1 else 0] + terms[u], as recurrences.h has them.
@@ -188,7 +190,7 @@ class Prefixes {
     Id carried = a_.read_or(made, type, indices, nothing);
     if (f.weighted()) {
       const Id first = a_.eq(u, a_.integer(f.suffix ? f.count - 1 : 0));
-      const Id weight = a_.select(first, nothing, weighed(f, weights, a_.constant(type, 1), u, before, kNone));
+      const Id weight = a_.select(first, nothing, weighed(f, weights, a_.constant(type, 1), u, before, a_.integer(0)));
       std::vector<AxisRange> of_weight;
       for (const AxisRange& r : axes)
         if (a_[weight].depends_on(r.axis)) of_weight.push_back(r);
@@ -203,6 +205,7 @@ class Prefixes {
     walk.body = op == Op::sum ? a_.add(carried, terms) : a_.binary(op == Op::max ? Op::maximum : Op::minimum, carried, terms);
     all->push_back(walk);
   }
+  // The weight of one place, per weight of the distance. kNone: it is none of the distance.
   std::vector<Id> weights_to_the_next(const Prefix& f) {
     std::vector<Id> weights;
     for (const fusion::PairWeight& w : f.pair.weights)
@@ -241,7 +244,7 @@ class Prefixes {
     for (size_t i = 0; i < powers.size(); ++i) {
       const fusion::PairWeight& w = f.pair.weights[i];
       if (w.of_distance()) {
-        value = a_.mul(power == kNone ? powers[i] : substitute(a_, powers[i], {{f.terms.axis, power}}), value);
+        value = a_.mul(substitute(a_, powers[i], {{f.terms.axis, power}}), value);
         continue;
       }
       const Id there = reading_anywhere(substitute(a_, w.level, {{to, from}}), from);

@@ -15,8 +15,7 @@ namespace {
 
 constexpr int64_t kLongRange = 32;  // places: shorter ones are summed up in pairs
 constexpr double kMost = 1 << 28;   // elements of a running sum
-constexpr double kOfAnElement =
-    8;  // pairs that are multiplied and added in registers while one element of a running sum is written and read
+constexpr double kOfAnElement = 8;  // pairs that registers add up while one element of a running sum is written and read
 
 class RunningParts {
  public:

@@ -63,6 +63,7 @@ TEST(PrefixSums, WalkBesideVectors) {
   const std::string levels = "l[i in 0..N] = sum(k in 0..i+1: -softplus(a[k]))\n";
   EXPECT_EQ(count(levels + "y[i in 0..N, d] = sum(k in 0..i+1: exp(l[i]-l[k])*x[k,d])"), 9u) << "six of the levels";
   EXPECT_EQ(count("y[i in 0..N, d in 0..7] = sum(k in 0..i+1: x[k,d])"), 6u) << "too few";
+  EXPECT_EQ(count("y[i in 0..40, d in 0..9] = sum(k in 0..i+1: a[k])"), 1u) << "the terms know nothing of d: short, so all pairs";
 }
 
 // One end moves with an axis of the result, what else bounds it is a condition of the terms.
