@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "expr/text/lex.h"
+#include "expr/text/strangers.h"
 
 namespace xhat::ast {
 
@@ -62,7 +63,9 @@ class Cursor {
   }
 
   [[noreturn]] void fail(const std::string& message) const { throw Error(message, peek().pos); }
-  [[noreturn]] void expected(const std::string& what, const std::string& hint = "") const {
+  // Without a hint: what a sign of another language is here.
+  [[noreturn]] void expected(const std::string& what, std::string hint = "") const {
+    if (const std::string known = stranger_sign(peek().text); hint.empty() && !known.empty()) hint = known.substr(2);
     fail("expected " + what + ", found " + found() + (hint.empty() ? "" : "; " + hint));
   }
   std::string found() const {

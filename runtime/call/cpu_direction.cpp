@@ -97,7 +97,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     specs.push_back(std::move(spec));
     planned_.push_back(i);
   }
-  // Distinct pipelines compile in parallel; the first one of a process also builds Halide's runtime (0.4 s).
+  // Distinct pipelines compile in parallel.
   code_.resize(specs.size());
   std::vector<KernelCache::Source> sources(specs.size());
   std::atomic<size_t> ready = 0;

@@ -150,13 +150,13 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
       made->code = linked([&](const std::string& path) { emit_object(lowered, kTileSymbol, target, path); });
       return made->code != nullptr;
     };
-    // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
-    // a second of a process's time, is not needed.
+    // An object file, linked and loaded: it takes as long to make as code in memory, and Halide's own runtime, half a second of a process's time, is
+    // not needed.
     auto kept = [&](const Emit& emit) { return disk->store(key, made->arguments, emit); };
     if (disk && disk->stores() && as_object(kept)) return made;
-    // Code in memory never was an object file, and has no non-temporal stores. (With Halide's own checks it needs its runtime.)
     auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, disk == nullptr, emit); };
-    if (spec.streams && !linker_hangs() && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
+    if (!linker_hangs() && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
+    // Code in memory, where nothing can be linked: without non-temporal stores. (With Halide's own checks it needs its runtime.)
     const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
     LoweredKernel lowered = lower(spec, target, care);
     made->arguments = arguments_of(spec, lowered, why);

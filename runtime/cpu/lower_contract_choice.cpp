@@ -108,7 +108,7 @@ double Lowering::load_price(int64_t bytes) {
 double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
   constexpr double kCopied = 2, kTurned = 6, kUnaligned = 1.5;  // vectors
   const Arena& a = *spec_.arena;
-  constexpr double kGathered = 0.4, kNumber = 0.9, kStored = 2, kBroughtTogether = 1, kScalar = 3;  // numbers
+  constexpr double kGathered = 0.4, kNumber = 0.9, kStored = 2, kBroughtTogether = 1, kScalar = 3, kBlocked = 1.25;  // numbers
   const double lanes = natural(widest(m)), rows = c.rows * phases(c);
   const auto filled = [](int64_t extent, int64_t block) {
     return static_cast<double>(extent) / static_cast<double>(blocks_in(extent, block) * block);
@@ -133,6 +133,10 @@ double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
   }
   for (Id part : parts_along(m, c.y, c.v)) {
     loads += kNumber * (halves ? 2 : 1) / c.vectors;
+    if (worth_packing_rows(c, part, spec_.terms(m))) {
+      copies += kBlocked * lanes / static_cast<double>(readers_of(m, part));
+      continue;
+    }
     if (is_read(a[part].op)) continue;
     // It is computed before, in vectors if the sum's last axis has them.
     const Id last = m.reduced.back();

@@ -168,6 +168,7 @@ class Lowering {
   Expr begin_of(const SpecMember& m, const std::string& buffer) const;
 
   // Is there one result into whose row loop the rest can go?
+  bool sums_wait() const;
   void find_row_loop(const Groups& all);
   bool sums_columns_of(const std::vector<size_t>& sums, const std::vector<size_t>& map, Id row) const;
 

@@ -39,13 +39,19 @@ std::vector<Id> layout(const KernelSpec& spec, std::span<const Id> axes) {
   return order;
 }
 
-// Sums over one window are summed up in one loop (Lowering::same_domain), which computes once what they share.
+// Sums over one window are summed up in one loop (Lowering::same_domain), which computes once what they share: where none of them waits for another,
+// as the sum of exponentials does for the maximum.
 bool in_one_loop(const KernelSpec& spec, Id id) {
+  const Arena& a = *spec.arena;
   const SpecMember* first = nullptr;
+  std::set<TensorId> behind;  // what is made of the sums so far
   for (const SpecMember& m : spec.members) {
-    if (!std::ranges::binary_search(reachable(*spec.arena, m.body), id)) continue;
-    if (!first) first = &m;
-    if (m.reduced.empty() || m.left != first->left || m.reduced != first->reduced) return false;
+    const auto of_sums = [&](TensorId t) { return behind.contains(t); };
+    const bool waits = std::ranges::any_of(tensors_read(a, m.body), of_sums) || std::ranges::any_of(tensors_read(a, m.condition), of_sums);
+    const bool computes = std::ranges::binary_search(reachable(a, m.body), id);
+    if (computes && !first) first = &m;
+    if (computes && (waits || m.reduced.empty() || m.left != first->left || m.reduced != first->reduced)) return false;
+    if (computes || waits) behind.insert(m.tensor);
   }
   return spec.terms(*first) <= kFewTerms;
 }
