@@ -27,6 +27,7 @@ struct Tensor {
   std::vector<Id> shape;  // i64 expressions of dims; empty: a scalar
   Role role = Role::defined;
   bool constant = false;  // a parameter marked const: never differentiated
+  bool mostly_zero = false;  // nearly all of its elements are 0 or false (mostly_zero.h); no part of the text
   Pos pos;
 };
 

@@ -1,4 +1,5 @@
 // Splits a program with a backward into one program per direction.
+#include "expr/core/mostly_zero.h"
 #include "expr/core/uses.h"
 #include "fusion/plan/plan.h"
 #include "fusion/plan/settled_bits.h"
@@ -9,6 +10,7 @@ namespace {
 // The region as the forward of a program of its own.
 Program only(const Program& p, Region Program::*region) {
   Program result = settle_bits(p);
+  mark_mostly_zero(result);  // of the forward's values the backward has no definitions
   result.forward = Region(std::move(result.*region));
   result.backward = {};
   result.cotangents.clear();

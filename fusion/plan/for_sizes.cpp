@@ -1,5 +1,6 @@
 #include "fusion/plan/for_sizes.h"
 
+#include "expr/core/mostly_zero.h"
 #include "fusion/plan/blocks.h"
 #include "fusion/plan/chunked_variance.h"
 #include "fusion/plan/contraction_order.h"
@@ -33,7 +34,9 @@ Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const Plan
   if (request.machine.tiles_in_order) made = short_rows_as_planes(made, sizes, request);
   made = columns_by_price(made, sizes, request);
   // A chunk is what one tile reads twice while a processor's cache holds it.
-  return request.machine.tiles_in_order ? variance_by_chunks(made, sizes, request) : made;
+  if (request.machine.tiles_in_order) made = variance_by_chunks(made, sizes, request);
+  mark_mostly_zero(made);
+  return made;
 }
 
 }  // namespace xhat

@@ -6,6 +6,7 @@
 //   column sum reduced along another axis: accumulators lie along the vector axis, rows are walked in memory order
 //   few terms  a stencil, a window: written out as a map, or, if that would be much code, summed up a vector at a time; what
 //              terms compute at shifted places once
+//   rare terms   nearly all are 0: asked for in vectors, where they are not each adds to its results
 //   contraction  a matrix product in the widest sense, in blocks that stay in registers
 //   scatter    adds at computed places, serially, those terms that fall into the tile
 // Members are whole in the tile, one nest after another, while the tile stays in cache. If the kernel has a single
@@ -19,6 +20,7 @@
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
 #include "runtime/cpu/assumptions.h"
+#include "runtime/cpu/ir/asked_first.h"
 #include "runtime/cpu/ir/prefetch_next.h"
 #include "runtime/cpu/ir/ramps.h"
 #include "runtime/cpu/ir/stream_stores.h"
@@ -206,7 +208,8 @@ void Lowering::find_row_loop(const Groups& all) {
   // Of a recurrence some rows go along together.
   if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return recurrence(m).has_value(); })) return;
   auto whole = [&](const SpecMember& m) {
-    return contraction(m).has_value() || spec_.carried_over(m) != kNone || !m.scatter.empty() || in_segments(m, m.left);
+    return rare_terms(m).has_value() || contraction(m).has_value() || spec_.carried_over(m) != kNone || !m.scatter.empty() ||
+           in_segments(m, m.left);
   };
   if (std::ranges::any_of(spec_.members, whole)) return;
   const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
@@ -281,7 +284,9 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   // Each by itself: what the others of its domain read may forbid it to them.
   std::vector<size_t> rest;
   for (size_t g : group) {
-    if (auto c = contraction(spec_.members[g])) {
+    if (auto rare = rare_terms(spec_.members[g])) {
+      rare_sum(spec_.members[g], *rare);
+    } else if (auto c = contraction(spec_.members[g])) {
       padding_.along = c->v;
       contract(spec_.members[g], *c);
       padding_.along = kNone;
@@ -446,6 +451,7 @@ void Lowering::finish() {
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
   if (!continued.empty()) read_results(out_.pipeline, continued);
   if (!beside_.sums.empty()) sums_beside(out_.pipeline, beside_.map_loop, beside_.sum_loop);
+  ask_first(out_.pipeline);
   write_out_turns(out_.pipeline);
   if (spec_.streams) {
     const bool object = !target_.has_feature(Halide::Target::JIT) && target_.arch == Halide::Target::X86;

@@ -127,7 +127,7 @@ std::optional<Lowering::Rows> Lowering::rows_of_few() const {
     // Terms are added up in order, as they are in a tile of one row.
     const Id v = m.reduced.empty() ? kNone : vector_axis({static_cast<size_t>(&m - spec_.members.data())});
     const bool in_lanes = std::ranges::count(m.reduced, v) > 0 && (!constant(v) || axis(v).extent >= shortest_row(m));
-    if (in_lanes || contraction(m)) return {};
+    if (in_lanes || rare_terms(m) || contraction(m)) return {};
     const bool mask = t.type == DType::u8 || t.type == DType::boolean;
     const bool leaves = t.use == SpecTensor::Use::result && (t.type == DType::f32 || t.type == DType::f64 || mask);
     if (!plain || !(leaves || t.use == SpecTensor::Use::temporary) || !std::ranges::all_of(m.reduced, written)) return {};

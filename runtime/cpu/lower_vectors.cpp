@@ -34,6 +34,9 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   std::unordered_map<Id, double> score, strided;
   std::vector<Id> roots;
   for (size_t g : group) roots.push_back(spec_.members[g].body);
+  // A count reads what it counts in its condition.
+  if (std::ranges::none_of(reachable(a, roots), [&](Id id) { return is_read(a[id].op) && !read_indices(a[id]).empty(); }))
+    for (size_t g : group) roots.push_back(spec_.members[g].condition);
   for (Id id : reachable(a, roots)) {
     const Node& n = a[id];
     if (!is_read(n.op) || read_indices(n).empty()) continue;

@@ -344,6 +344,14 @@ class Lowering {
   void ask_before_blocks(Halide::RDom& r, const std::vector<Id>& ends, Emitter::Axes axes, Id x, const Expr& first, int places) const;
   void ask_before_row(Loops& l, const std::vector<size_t>& group, Id v);
   void column_sum(const std::vector<size_t>& group, Id v);
+  // Sums of which nearly all terms are 0: see lower_rare.cpp.
+  struct Rare {
+    Id where;               // the other terms
+    Id along;               // of the axes that it depends on, one along which neighbours are asked for together; kNone: none
+    std::vector<Id> asked;  // all of them, the last of memory first
+  };
+  std::optional<Rare> rare_terms(const SpecMember& m) const;
+  void rare_sum(const SpecMember& m, const Rare& rare);
   // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
   int64_t written_out_ps(const std::vector<size_t>& group) const;
   bool moves_window(const SpecMember& m, Id x) const;

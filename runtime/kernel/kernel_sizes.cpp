@@ -168,7 +168,7 @@ std::string KernelSpec::key() const {
     const SpecTensor& x = c.tensors[t];
     s += fmt::format("t{}{}{}[", static_cast<int>(x.type), static_cast<int>(x.use), x.by_value ? 'v' : x.dense ? 'd' : x.rows ? 'r' : 's');
     for (int64_t n : x.shape) s += fmt::format("{},", n);
-    s += "]";
+    s += x.mostly_zero ? "]0" : "]";
   }
   std::unordered_map<Id, size_t> number;
   for (const SpecMember& m : members) {

@@ -51,6 +51,7 @@ struct SpecTensor {
   std::vector<bool> sized = {};             // make_open_spec: per dimension, as SpecAxis::sized
   bool dense = true;                        // row-major without gaps; else only the strides given at the call are known
   bool rows = false;                        // not dense, but elements of the last dimension are neighbours
+  bool mostly_zero = false;                 // as Tensor::mostly_zero
   double value = 0;                         // of a size (is_size)
   bool by_value = false;                    // kernels of GPUs: a scalar that is passed as a number
   uint32_t count = kNoCount;                // kernels of GPUs: the tensor that holds the extent of its slowest dimension

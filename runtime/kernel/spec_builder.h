@@ -44,6 +44,7 @@ struct SpecBuilder {
       for (int i = 0; i < static_cast<int>(s.shape.size()); ++i) s.groups.emplace_back(i, i);
       s.steps.assign(s.shape.size(), 1);
       s.dense = dense[t];
+      s.mostly_zero = p.tensors[t].mostly_zero;
       s.rows = in_rows && !dense[t];
       spec.tensors.push_back(s);
     }

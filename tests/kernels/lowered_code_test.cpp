@@ -359,6 +359,9 @@ std::vector<Case> cases() {
       {"signs_of_differences_of_means", "op f(d: f32[R,S], t: f32[R,S+1]) -> (l) {\n m[r,i in 0..S] = 0.3*(t[r,i]+t[r,i+1])\n"
        " l[r] = sum(i,j: d[r,i]*d[r,j]*abs(m[r,i]-m[r,j]))\n}",
        {{"R", 7}, {"S", 17}}, true, {}},
+      // Terms that are rare are asked for in blocks, and what is asked stands in front of the loop over a block.
+      {"rows_of_the_largest", "op f(s: f32[N,K], m: f32[N], v: f32[K,D]) -> (o) { o[n,d] = sum(k if s[n,k] == m[n]: v[k,d]) }",
+       {{"N", 37}, {"K", 39}, {"D", 21}}, false, {{"vector_reduce_or(", 1, 2}, {"if (uint1(xh_asked", 1, 1}}, 1 << 20},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
