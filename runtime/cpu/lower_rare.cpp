@@ -134,7 +134,7 @@ void Lowering::rare_sum(const SpecMember& m, const Rare& rare) {
       storage.push_back(vars_.at(*x));
       if (v == kNone) v = *x;
     }
-  acc.reorder_storage(storage);
+  if (storage.size() > 1) acc.reorder_storage(storage);
   vectorize(acc, vars_.at(v), v, widest(m), 1);
   vectorize(acc.update(0), vars_.at(v), v, widest(m), 1);
   place(acc);
