@@ -40,6 +40,9 @@ std::optional<Lowering::Rare> Lowering::rare_terms(const SpecMember& m) const {
   auto asks = [&](Id x) { return a[rare.where].depends_on(x); };
   // Nothing is saved where each result has a condition of its own: vectors of these add 0.
   if (std::ranges::none_of(m.left, [&](Id x) { return walked(x) && !asks(x); })) return {};
+  auto ask_along = [&](Id x) {  // once, also along the diagonal s[i,i]
+    if (walked(x) && std::ranges::find(rare.asked, x) == rare.asked.end()) rare.asked.push_back(x);
+  };
   size_t most = 0;
   for (Id id : reachable(a, std::vector<Id>{rare.where})) {
     const Node& n = a[id];
@@ -48,12 +51,12 @@ std::optional<Lowering::Rare> Lowering::rare_terms(const SpecMember& m) const {
     rare.asked.clear();
     const auto indices = read_indices(n);
     for (size_t d = indices.size(); d-- > 0;)
-      if (a[indices[d]].op == Op::axis && walked(indices[d])) rare.asked.push_back(indices[d]);
+      if (a[indices[d]].op == Op::axis) ask_along(indices[d]);
     rare.along = !rare.asked.empty() && indices.back() == rare.asked[0] ? rare.asked[0] : kNone;
   }
   for (const std::vector<Id>& axes : {m.reduced, m.left})
     for (size_t i = axes.size(); i-- > 0;)
-      if (walked(axes[i]) && asks(axes[i]) && std::ranges::find(rare.asked, axes[i]) == rare.asked.end()) rare.asked.push_back(axes[i]);
+      if (asks(axes[i])) ask_along(axes[i]);
   return rare;
 }
 
