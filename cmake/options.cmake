@@ -20,8 +20,12 @@ if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
   endif()
-  # The hot loops are compiled by Halide. -O2 for the rest builds faster than -O3; no -march, so it runs anywhere.
+  # The hot loops are compiled by Halide. For the rest, -O1 with the inlining of -O2 is as fast as -O2 (tests of the core) and compiles in three
+  # quarters of the time; no -march, so it runs anywhere.
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(CMAKE_CXX_FLAGS_RELEASE "-O1 -finline-functions -finline-small-functions -findirect-inlining -DNDEBUG")
+  endif()
   # Sanitized code: fast enough to run the tests, with usable stack traces.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
 

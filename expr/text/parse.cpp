@@ -249,7 +249,6 @@ class Parser {
     cursor_.take();
     result.last = parse_expression(cursor_, file_);
     body(result, result.statements, "the range of the loop");
-    end_of_statement("the loop");
     return result;
   }
 
@@ -262,7 +261,6 @@ class Parser {
     cursor_.take();
     result.last = parse_expression(cursor_, file_);
     body(result, result.statements, "the most iterations of the loop");
-    end_of_statement("the loop");
     return result;
   }
 
@@ -279,11 +277,10 @@ class Parser {
       if (cursor_.is_word("if")) {
         result.otherwise.push_back(control());
         result.end = result.otherwise[0].end;
-        return result;  // the inner one has seen the end of the statement
+        return result;
       }
       body(result, result.otherwise, "else");
     }
-    end_of_statement("the branch");
     return result;
   }
 

@@ -364,7 +364,7 @@ class ExpressionParser {
     if (cursor_.is_word("else")) {
       cursor_.take();
       node.otherwise = parse_expression(cursor_, file_);
-      bracket.close();
+      bracket.close("", cursor_.is_sign(",") ? "else stands behind all indices, as in " + node.text + "[i-1, j else 0]" : "");
     } else {
       bracket.close(", or ");
     }

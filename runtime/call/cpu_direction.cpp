@@ -97,16 +97,12 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     specs.push_back(std::move(spec));
     planned_.push_back(i);
   }
-  // Distinct pipelines compile in parallel.
-  code_.resize(specs.size());
-  std::vector<KernelCache::Source> sources(specs.size());
-  std::atomic<size_t> ready = 0;
-  run_jobs(specs.size(), threads_or_all(), [&](size_t i) {
-    code_[i] = cache->get(specs[i], &sources[i]);
-    if (progress) progress(++ready, specs.size());
+  const auto got = cache->get(specs, threads_or_all(), [&](size_t done) {
+    if (progress) progress(done, specs.size());
   });
-  compiled_ = static_cast<int>(std::ranges::count(sources, KernelCache::Source::compiler));
-  loaded_ = static_cast<int>(std::ranges::count(sources, KernelCache::Source::disk));
+  for (const KernelCache::Got& g : got) code_.push_back(g.kernel);
+  compiled_ = static_cast<int>(std::ranges::count(got, KernelCache::Source::compiler, &KernelCache::Got::source));
+  loaded_ = static_cast<int>(std::ranges::count(got, KernelCache::Source::disk, &KernelCache::Got::source));
   WalkPlan walk{{}, std::move(temporaries), static_cast<int64_t>(program_.tensors.size())};
   std::vector<const TileCode*> codes;
   for (size_t i = 0; i < specs.size(); ++i) {

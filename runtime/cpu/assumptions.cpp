@@ -185,13 +185,17 @@ void refuse_broken_assumptions(Halide::Pipeline& pipeline, std::vector<SampleCal
   pipeline.add_custom_lowering_pass(new Assumptions(std::move(calls), unknown_is_broken));
 }
 
+void add_to(Halide::Module& module, const Halide::Module& added) {
+  for (const Halide::Internal::LoweredFunc& f : added.functions()) module.append(f);
+  for (const Halide::Buffer<void>& b : added.buffers()) module.append(b);
+  module.set_any_strict_float(module.any_strict_float() || added.any_strict_float());
+}
+
 Halide::Module lowered_with_assertions(Halide::Pipeline& pipeline, const std::vector<Halide::Argument>& arguments, const std::string& name,
                                        const Halide::Target& target) {
   const Halide::Module lowered = pipeline.compile_to_module(arguments, name, target.without_feature(Halide::Target::NoAsserts));
   Halide::Module code(lowered.name(), target);
-  for (const Halide::Internal::LoweredFunc& f : lowered.functions()) code.append(f);
-  for (const Halide::Buffer<void>& b : lowered.buffers()) code.append(b);
-  code.set_any_strict_float(lowered.any_strict_float());
+  add_to(code, lowered);
   return code;
 }
 

@@ -22,6 +22,9 @@ struct SampleCall {
 void refuse_broken_assumptions(Halide::Pipeline& pipeline, std::vector<SampleCall> calls, bool unknown_is_broken);
 
 // Code for `target`, which has no assertions, but is lowered with them.
+// Adds the functions of a module to another.
+void add_to(Halide::Module& module, const Halide::Module& added);
+
 Halide::Module lowered_with_assertions(Halide::Pipeline& pipeline, const std::vector<Halide::Argument>& arguments, const std::string& name,
                                        const Halide::Target& target);
 

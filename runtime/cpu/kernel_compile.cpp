@@ -113,23 +113,39 @@ std::string path_of(const File& file) { return "/proc/self/fd/" + std::to_string
 
 using Emit = std::function<void(const std::string& path)>;
 
-// Linked in a folder that is gone when this returns. Null where that cannot be done. tell: nobody else says that the linker hung.
-std::unique_ptr<TileCode> by_way_of_a_file(bool streams, bool tell, const Emit& emit) {
+bool can_link() { return !linker_hangs() && find_linker() && !services_object().empty(); }
+
+// Linked in a folder that is gone when this returns. None where that cannot be done. tell: nobody else says that the linker hung.
+std::vector<std::unique_ptr<TileCode>> by_way_of_a_file(const std::vector<NamedKernel>& kernels, bool tell, const Emit& emit) {
   const std::optional<Linker> linker = find_linker();
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
-  if (!linker || services_object().empty() || failed) return nullptr;
+  if (!linker || failed) return {};
   const std::string begins = folder / "xhat-work-";
   static std::once_flag cleaned;
   std::call_once(cleaned, [&] { remove_stale(begins); });
   const WorkFolder work(begins);
   const std::string shared = work.file("kernel.so");
-  if (work.path().empty()) return nullptr;
+  if (work.path().empty()) return {};
+  const bool streams = std::ranges::any_of(kernels, [](const NamedKernel& k) { return k.arguments.streams; });
   const std::string why = link_kernel(*linker, work, streams, emit, shared);
-  if (why.empty()) return load_tile(shared, streams);
   static std::atomic<bool> told = false;
   if (tell && linker_hangs() && !told.exchange(true)) std::fprintf(stderr, "xhat: %s. kernels are compiled into memory\n", why.c_str());
-  return nullptr;
+  if (!why.empty()) return {};
+  std::vector<std::unique_ptr<TileCode>> made;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    made.push_back(load_tile(shared, i, kernels[i].arguments.streams));
+    if (!made.back()) return {};
+  }
+  return made;
+}
+
+// Of the object file that `emit` writes. It takes as long to make as code in memory, and Halide's own runtime, half a second of a process's time,
+// is not needed. None where that cannot be done.
+std::vector<std::unique_ptr<TileCode>> from_a_file(const std::vector<NamedKernel>& kernels, DiskCache* disk, const Emit& emit) {
+  if (disk && disk->stores())
+    if (auto made = disk->store(kernels, emit); !made.empty()) return made;
+  return can_link() ? by_way_of_a_file(kernels, disk == nullptr, emit) : std::vector<std::unique_ptr<TileCode>>{};
 }
 
 KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered, const std::string& why) {
@@ -138,40 +154,59 @@ KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowere
   return a;
 }
 
+using Compiled = std::unique_ptr<CompiledKernel>;
+
+// Lowered as one module. careful: the care that the only kernel needs; else each gets what its lowering needs. None where nothing can be linked.
+std::vector<Compiled> from_a_file(const std::vector<KernelToCompile>& kernels, DiskCache* disk,
+                                  std::optional<std::pair<Care, std::string>> careful = {}) {
+  if (std::getenv("XHAT_HALIDE_CHECKS") || !((disk && disk->stores()) || can_link())) return {};
+  const Halide::Target target = object_target();
+  Halide::Module all(kTileSymbol, target);
+  std::vector<NamedKernel> named;
+  for (const auto& [spec, key] : kernels) {
+    auto code_of = [&, spec = spec](Care care, const std::string& why) {
+      LoweredKernel lowered = lower(*spec, target, care);
+      return std::pair(arguments_of(*spec, lowered, why),
+                       lowered_with_assertions(lowered.pipeline, lowered.arguments, tile_symbol(named.size()), target));
+    };
+    auto [arguments, code] = careful ? code_of(careful->first, careful->second) : with_care(*spec, code_of);
+    add_to(all, code);
+    named.push_back({key, std::move(arguments)});
+  }
+  std::vector<Compiled> made;
+  auto codes = from_a_file(named, disk, [&](const std::string& path) { all.compile({{Halide::OutputFileType::object, path}}); });
+  for (size_t i = 0; i < codes.size(); ++i)
+    made.push_back(std::make_unique<CompiledKernel>(std::move(named[i].arguments), std::move(codes[i])));
+  return made;
+}
+
 }  // namespace
 
-std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
-  return with_care(spec, [&](Care care, const std::string& why) {
-    auto made = std::make_unique<CompiledKernel>();
-    auto as_object = [&](auto&& linked) {
-      const Halide::Target target = object_target();
-      LoweredKernel lowered = lower(spec, target, care);
-      made->arguments = arguments_of(spec, lowered, why);
-      made->code = linked([&](const std::string& path) { emit_object(lowered, kTileSymbol, target, path); });
-      return made->code != nullptr;
-    };
-    // An object file, linked and loaded: it takes as long to make as code in memory, and Halide's own runtime, half a second of a process's time, is
-    // not needed.
-    auto kept = [&](const Emit& emit) { return disk->store(key, made->arguments, emit); };
-    if (disk && disk->stores() && as_object(kept)) return made;
-    auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, disk == nullptr, emit); };
-    if (!linker_hangs() && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
-    // Code in memory, where nothing can be linked: without non-temporal stores. (With Halide's own checks it needs its runtime.)
-    const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
-    LoweredKernel lowered = lower(spec, target, care);
-    made->arguments = arguments_of(spec, lowered, why);
-    made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);
-    return made;
-  });
+std::vector<Compiled> compile(const std::vector<KernelToCompile>& kernels, DiskCache* disk) {
+  try {
+    if (auto made = from_a_file(kernels, disk); !made.empty()) return made;
+  } catch (const Halide::Error&) {
+    // The part of Halide that makes code of LLVM refused one of them. Which one, and what it takes, is seen when each is compiled by itself.
+  }
+  std::vector<Compiled> made;
+  for (const KernelToCompile& k : kernels)
+    made.push_back(with_care(*k.spec, [&](Care care, const std::string& why) {
+      if (auto one = from_a_file({k}, disk, std::pair(care, why)); !one.empty()) return std::move(one.front());
+      // Code in memory, where nothing can be linked: without non-temporal stores. (With Halide's own checks it needs its runtime.)
+      const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
+      LoweredKernel lowered = lower(*k.spec, target, care);
+      auto code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), k.spec->streams);
+      return std::make_unique<CompiledKernel>(arguments_of(*k.spec, lowered, why), std::move(code));
+    }));
+  return made;
 }
 
 std::unique_ptr<TileCode> compile_function(const std::string& key, DiskCache* disk, const Emit& emit) {
   set_up_halide();
   if (disk)
     if (auto found = disk->load(key)) return std::move(found->code);
-  if (disk && disk->stores())
-    if (auto made = disk->store(key, {}, emit)) return made;
-  return by_way_of_a_file(false, disk == nullptr, emit);
+  auto made = from_a_file({{key, {}}}, disk, emit);
+  return made.empty() ? nullptr : std::move(made.front());
 }
 
 KernelArguments arguments_of(const KernelSpec& spec) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/host/compiled_kernel.h"
 #include "runtime/host/cpu_level.h"
@@ -11,8 +12,13 @@
 
 namespace xhat::runtime {
 
-// Keeps it in the disk cache, if there is one. Throws Bug if Halide refuses it.
-std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk);
+struct KernelToCompile {
+  const KernelSpec* spec;
+  std::string key;
+};
+// Compiled as one module, for LLVM and the linker take longer to start than to compile a small kernel. Kept in the disk cache, if there is one.
+// Throws Bug if Halide refuses one of them.
+std::vector<std::unique_ptr<CompiledKernel>> compile(const std::vector<KernelToCompile>& kernels, DiskCache* disk);
 
 // A function kTileSymbol that `emit` writes to an object file without a runtime; from the disk cache, if it is there. Null if there is neither a
 // disk cache that keeps it nor a linker.

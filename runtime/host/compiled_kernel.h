@@ -30,6 +30,13 @@ struct KernelArguments {
   bool operator==(const KernelArguments&) const = default;
 };
 
+// One of the kernels whose code is in one file.
+struct NamedKernel {
+  std::string key;  // KernelSpec::key
+  KernelArguments arguments;
+  bool operator==(const NamedKernel&) const = default;
+};
+
 struct CompiledKernel {
   KernelArguments arguments;
   std::unique_ptr<TileCode> code;

@@ -47,6 +47,13 @@ std::string folder_of_environment() {
   return "";
 }
 
+// One more name for a complete file, in the place of an older file; for a copy, where the file system knows no second names.
+bool add_name(const std::string& file, const std::string& name, const WorkFolder& work, const std::string& content) {
+  const std::string next = work.file("next");
+  const bool made = link(file.c_str(), next.c_str()) == 0 || (write_all(next, content) && chmod(next.c_str(), 0600) == 0);
+  return made && rename(next.c_str(), name.c_str()) == 0;
+}
+
 void warn(const std::string& what) { std::fprintf(stderr, "xhat: %s\n", what.c_str()); }
 
 }  // namespace
@@ -85,7 +92,9 @@ void DiskCache::give_up(const std::string& why) {
 struct DiskCache::Found {
   std::unique_ptr<File> file;
   std::string content;
-  KernelRecord record;
+  size_t object_bytes;
+  size_t at;  // among the file's kernels
+  KernelArguments arguments;
   void used() const { futimens(*file, nullptr); }  // sets the time of last use
 };
 
@@ -96,17 +105,20 @@ std::optional<DiskCache::Found> DiskCache::find(const std::string& key, const ch
   std::string content;
   if (*file < 0 || fstat(*file, &s) != 0 || !S_ISREG(s.st_mode) || !is_private(s) || !read_all(*file, content)) return {};
   auto record = read_record(content);
-  if (!record || record->fingerprint != fingerprint_ || record->key != key) return {};
-  return Found{std::move(file), std::move(content), std::move(*record)};
+  if (!record || record->fingerprint != fingerprint_) return {};
+  const auto named = std::ranges::find(record->kernels, key, &NamedKernel::key);
+  if (named == record->kernels.end()) return {};
+  const auto at = static_cast<size_t>(named - record->kernels.begin());
+  return Found{std::move(file), std::move(content), record->object_bytes, at, std::move(named->arguments)};
 }
 
 std::unique_ptr<CompiledKernel> DiskCache::load(const std::string& key) {
   auto found = find(key, kCode);
   if (!found) return nullptr;
   auto kernel = std::make_unique<CompiledKernel>();
-  kernel->code = load_tile(path_of(key, kCode), found->record.arguments.streams);
+  kernel->code = load_tile(path_of(key, kCode), found->at, found->arguments.streams);
   if (!kernel->code) return nullptr;
-  kernel->arguments = std::move(found->record.arguments);
+  kernel->arguments = std::move(found->arguments);
   found->used();
   return kernel;
 }
@@ -115,7 +127,7 @@ std::optional<std::string> DiskCache::load_bytes(const std::string& key) {
   auto found = find(key, kBytes);
   if (!found) return {};
   found->used();
-  return found->content.substr(0, found->record.object_bytes);
+  return found->content.substr(0, found->object_bytes);
 }
 
 void DiskCache::store_bytes(const std::string& key, const std::string& bytes) {
@@ -123,7 +135,7 @@ void DiskCache::store_bytes(const std::string& key, const std::string& bytes) {
   if (!has_folder()) return;
   clean();
   File file(mkostemp(made.data(), O_CLOEXEC));  // mkostemp makes a private file
-  const std::string content = bytes + trailer(bytes, {fingerprint_, key, {}});
+  const std::string content = bytes + trailer(bytes, {fingerprint_, {{key, {}}}});
   if (file < 0) return give_up(std::strerror(errno));
   if (!lock_and_keep(file, made)) return;  // another process removed it as abandoned; the kernel is kept next time
   if (!write_all(file, content) || rename(made.c_str(), path_of(key, kBytes).c_str()) != 0) {
@@ -153,30 +165,37 @@ bool DiskCache::stores() {
   return !gave_up_;
 }
 
-std::unique_ptr<TileCode> DiskCache::store(const std::string& key, const KernelArguments& arguments,
-                                           const std::function<void(const std::string& path)>& emit) {
+std::vector<std::unique_ptr<TileCode>> DiskCache::store(const std::vector<NamedKernel>& kernels,
+                                                        const std::function<void(const std::string& path)>& emit) {
   auto linker = find_linker();
   clean();
   const WorkFolder work(folder_ + "/" + kWork);
   if (!linker || work.path().empty()) {
     give_up(std::strerror(errno));
-    return nullptr;
+    return {};
   }
-  const std::string shared = work.file("kernel.so"), path = path_of(key, kCode);
-  std::string content, why = link_kernel(*linker, work, arguments.streams, emit, shared);
+  const std::string shared = work.file("kernel.so");
+  const bool streams = std::ranges::any_of(kernels, [](const NamedKernel& k) { return k.arguments.streams; });
+  std::string content, why = link_kernel(*linker, work, streams, emit, shared);
   if (why.empty()) {
     File linked(open(shared.c_str(), O_RDONLY | O_CLOEXEC));
     bool written = linked >= 0 && read_all(linked, content);
-    std::string behind = trailer(content, {fingerprint_, key, arguments});
+    std::string behind = trailer(content, {fingerprint_, kernels});
     content += behind;
-    written = written && write_all(shared, behind) && chmod(shared.c_str(), 0600) == 0 && rename(shared.c_str(), path.c_str()) == 0;
+    written = written && write_all(shared, behind) && chmod(shared.c_str(), 0600) == 0;
+    for (size_t i = 0; written && i < kernels.size(); ++i) written = add_name(shared, path_of(kernels[i].key, kCode), work, content);
+    unlink(shared.c_str());  // make_room() counts names
     if (!written) why = std::strerror(errno);
   }
-  std::unique_ptr<TileCode> code;
-  // Loaded only under its final name: the loader takes two successive files of the same name for one.
-  if (why.empty()) code = load_tile(path, arguments.streams, &why);
-  if (!code) give_up(why);
-  else make_room(static_cast<int64_t>(content.size()));
+  std::vector<std::unique_ptr<TileCode>> code;
+  // Loaded only under their final names: the loader takes two successive files of the same name for one.
+  for (size_t i = 0; why.empty() && i < kernels.size(); ++i)
+    code.push_back(load_tile(path_of(kernels[i].key, kCode), i, kernels[i].arguments.streams, &why));
+  if (!why.empty()) {
+    give_up(why);
+    return {};
+  }
+  make_room(static_cast<int64_t>(content.size()));
   return code;
 }
 
@@ -202,7 +221,8 @@ void DiskCache::make_room(int64_t written) {
     auto time = it->last_write_time(gone);
     if (gone) continue;
     if (it->path().extension() == kCode || it->path().extension() == kBytes) {
-      auto bytes = static_cast<int64_t>(it->file_size(gone));
+      const auto names = std::max<std::uintmax_t>(1, it->hard_link_count(gone));
+      const auto bytes = static_cast<int64_t>(it->file_size(gone) / names);
       if (gone) continue;
       entries.push_back({time, bytes, it->path()});
       used_ += bytes;

@@ -1,10 +1,11 @@
 // Kernels on disk: later processes load what one process compiled, without a compiler and in well under a millisecond.
 //
-// There is one file per kernel (runtime/store/kernel_file.h): a shared object, or for a GPU its text and launches. The folder is writable for
-// its user only. Files get their name by rename when they are complete, and are never changed afterwards, so any number of processes may use
-// a folder at once. They are made in locked folders; the next process that keeps a kernel removes unlocked ones, which killed processes left.
-// A file that is torn, damaged, of another user, build or processor counts as absent and is written anew. Nothing here is an error for the
-// caller of an op: if kernels cannot be kept, one line on stderr says why.
+// A kernel is a file (runtime/store/kernel_file.h): a shared object, or for a GPU its text and launches. Kernels that were compiled together are
+// one file with a name for each (hard links). The folder is writable for its user only. Files get their names when they are complete, by
+// rename, and are never changed afterwards, so any number of processes may use a folder at once. They are made in locked folders; the next
+// process that keeps a kernel removes unlocked ones, which killed processes left. A file that is torn, damaged, of another user, build or
+// processor counts as absent and is written anew. Nothing here is an error for the caller of an op: if kernels cannot be kept, one line on stderr
+// says why.
 //
 //   XHAT_CACHE_DIR     the folder; empty: none (default: $XDG_CACHE_HOME/xhat/kernels, ~/.cache/xhat/kernels)
 //   XHAT_CACHE_BYTES   most bytes of its files; the least recently used are removed (default: 1 GiB)
@@ -16,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/host/compiled_kernel.h"
 
@@ -37,10 +39,10 @@ class DiskCache {
 
   // Can kernels be kept here? Else the caller compiles into memory.
   bool stores();
-  // Links, keeps and loads a kernel. emit writes an object file without a runtime, whose function is kTileSymbol, to the given path; its exceptions
-  // are passed on. Null if the kernel could not be kept.
-  std::unique_ptr<TileCode> store(const std::string& key, const KernelArguments& arguments,
-                                  const std::function<void(const std::string& path)>& emit);
+  // Links, keeps and loads kernels. emit writes an object file without a runtime, whose functions are named tile_symbol(), to the given path; its
+  // exceptions are passed on. None if they could not be kept.
+  std::vector<std::unique_ptr<TileCode>> store(const std::vector<NamedKernel>& kernels,
+                                               const std::function<void(const std::string& path)>& emit);
 
  private:
   struct Found;

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kMagic[] = "xhat kernel 1\n\n";  // the number is the version of the layout
+constexpr char kMagic[] = "xhat kernel 2\n\n";  // the number is the version of the layout
 
 struct Tail {
   char magic[16];
@@ -48,16 +48,18 @@ Tail tail_of(std::string_view object, std::string_view record) {
 }  // namespace
 
 std::string trailer(std::string_view object, const KernelRecord& record) {
-  Json scalars = Json::array();
-  for (const auto& s : record.arguments.scalars) scalars.push_back({s.axis, s.count});
-  Json json = {{"fingerprint", record.fingerprint},
-               {"key", record.key},
-               {"scalars", scalars},
-               {"inputs", record.arguments.inputs},
-               {"results", record.arguments.results},
-               {"streams", record.arguments.streams},
-               {"refused", record.arguments.refused}};
-  std::string text = json.dump();
+  Json kernels = Json::array();
+  for (const auto& [key, arguments] : record.kernels) {
+    Json scalars = Json::array();
+    for (const auto& s : arguments.scalars) scalars.push_back({s.axis, s.count});
+    kernels.push_back({{"key", key},
+                       {"scalars", scalars},
+                       {"inputs", arguments.inputs},
+                       {"results", arguments.results},
+                       {"streams", arguments.streams},
+                       {"refused", arguments.refused}});
+  }
+  std::string text = Json{{"fingerprint", record.fingerprint}, {"kernels", kernels}}.dump();
   Tail tail = tail_of(object, text);
   return text + std::string(reinterpret_cast<const char*>(&tail), sizeof tail);
 }
@@ -73,8 +75,12 @@ std::optional<KernelRecord> read_record(std::string_view file) {
   if (std::memcmp(&found, &right, sizeof found) != 0) return {};
   try {
     Json json = Json::parse(text);
-    KernelRecord r{json.at("fingerprint"), json.at("key"), {{}, json.at("inputs"), json.at("results"), json.at("streams"), json.at("refused")}, object.size()};
-    for (const Json& s : json.at("scalars")) r.arguments.scalars.push_back({s.at(0), s.at(1)});
+    KernelRecord r{json.at("fingerprint"), {}, object.size()};
+    for (const Json& k : json.at("kernels")) {
+      NamedKernel& named =
+          r.kernels.emplace_back(k.at("key"), KernelArguments{{}, k.at("inputs"), k.at("results"), k.at("streams"), k.at("refused")});
+      for (const Json& s : k.at("scalars")) named.arguments.scalars.push_back({s.at(0), s.at(1)});
+    }
     return r;
   } catch (const Json::exception&) {  // another writer made it, with a correct checksum
     return {};

@@ -1,4 +1,4 @@
-// The file of a kernel on disk: a shared object (for a GPU other bytes), followed by a record that describes it and a checksum of both, where
+// The file of kernels on disk: a shared object (for a GPU other bytes), followed by a record that describes it and a checksum of both, where
 // the loader does not look. A wrong or damaged file is detected before it is loaded.
 //
 //   shared object | record, as JSON | magic, sizes, checksum
@@ -6,23 +6,23 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/host/compiled_kernel.h"
 
 namespace xhat::runtime {
 
 struct KernelRecord {
-  std::string fingerprint;  // runtime/store/fingerprint.h
-  std::string key;          // KernelSpec::key
-  KernelArguments arguments;
-  size_t object_bytes = 0;  // set by read_record()
+  std::string fingerprint;           // runtime/store/fingerprint.h
+  std::vector<NamedKernel> kernels;  // in the order of their functions (tile_symbol, runtime/store/link_kernel.h)
+  size_t object_bytes = 0;           // set by read_record()
   bool operator==(const KernelRecord&) const = default;
 };
 
 // The bytes to append to a shared object: record, sizes, checksum.
 std::string trailer(std::string_view object, const KernelRecord& record);
 
-// None if the file is torn, damaged, or not a kernel file.
+// None if the file is torn, damaged, or no file of kernels.
 std::optional<KernelRecord> read_record(std::string_view file);
 
 // A 128-bit hash as 32 hex digits, for file names.

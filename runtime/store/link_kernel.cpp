@@ -211,9 +211,11 @@ std::string link_kernel(const Linker& linker, const WorkFolder& work, bool strea
   return link_shared(linker, work.path(), {kernel, services}, shared);
 }
 
-std::unique_ptr<TileCode> load_tile(const std::string& shared, bool streams, std::string* why) {
+std::string tile_symbol(size_t i) { return i == 0 ? kTileSymbol : fmt::format("{}_{}", kTileSymbol, i); }
+
+std::unique_ptr<TileCode> load_tile(const std::string& shared, size_t i, bool streams, std::string* why) {
   void* library = dlopen(shared.c_str(), RTLD_NOW | RTLD_LOCAL);
-  void* code = library ? dlsym(library, (std::string(kTileSymbol) + "_argv").c_str()) : nullptr;
+  void* code = library ? dlsym(library, (tile_symbol(i) + "_argv").c_str()) : nullptr;
   if (code) return std::make_unique<LoadedTile>(library, reinterpret_cast<int (*)(void**)>(code), streams);
   if (why) *why = dlerror();
   if (library) dlclose(library);

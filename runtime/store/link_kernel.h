@@ -15,6 +15,7 @@
 namespace xhat::runtime {
 
 constexpr const char* kTileSymbol = "xhat_tile";  // name of the function in Halide's object
+std::string tile_symbol(size_t i);                // of the i-th of several in one object; of the first kTileSymbol
 
 struct Linker {
   std::string program;  // its path
@@ -32,11 +33,12 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
                         const std::string& shared);
 bool linker_hangs();  // has one been stopped?
 
-// Links the object file with kTileSymbol that `emit` writes to the given path, and the services. Exceptions of emit are passed on.
+// Links the object file with functions named tile_symbol() that `emit` writes to the given path, and the services. streams: some of them use
+// non-temporal stores. Exceptions of emit are passed on.
 std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,
                         const std::function<void(const std::string& path)>& emit, const std::string& shared);
 
-// Null if the file cannot be loaded; then `why` has the reason. The caller must know that the file is ours.
-std::unique_ptr<TileCode> load_tile(const std::string& shared, bool streams, std::string* why = nullptr);
+// The i-th function of a file. Null if the file cannot be loaded; then `why` has the reason. The caller must know that the file is ours.
+std::unique_ptr<TileCode> load_tile(const std::string& shared, size_t i, bool streams, std::string* why = nullptr);
 
 }  // namespace xhat::runtime

@@ -1,8 +1,11 @@
 // Files of kernels that are not what they should be: seen before they are loaded, and made anew.
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "runtime/host/thread_pool.h"
 #include "runtime/store/fingerprint.h"
 #include "tests/helpers/disk_cache_helper.h"
-
-#include <unistd.h>
 
 namespace xhat::kernel_file_test {
 namespace {
@@ -28,7 +31,7 @@ TEST_F(KernelFiles, AnyDamagedByteIsSeen) {
 
 TEST_F(KernelFiles, WhatIsDamagedIsMadeAnew) {
   const fs::path file = filled();
-  const std::string good = content(file), key = record(file).key;
+  const std::string good = content(file), key = record(file).kernels.at(0).key;
   auto put = [&](const std::string& bytes) {
     fs::remove(file);
     std::ofstream(file, std::ios::binary) << bytes;
@@ -57,21 +60,21 @@ TEST_F(KernelFiles, WhatIsOfAnotherBuildOrKernelIsMadeAnew) {
     fs::permissions(file, fs::perms(0600));
   };
   KernelRecord slower = right;
-  slower.arguments.refused = "its code is scalar: \"why\"";
+  slower.kernels[0].arguments.refused = "its code is scalar: \"why\"";
   put(slower);
-  const auto loaded = load(right.key);
+  const auto loaded = load(right.kernels[0].key);
   ASSERT_NE(loaded, nullptr);
-  EXPECT_EQ(loaded->arguments.refused, slower.arguments.refused) << "what is not as planned says so in later processes, too";
+  EXPECT_EQ(loaded->arguments.refused, slower.kernels[0].arguments.refused) << "what is not as planned says so in later processes, too";
   put(right);
-  EXPECT_NE(load(right.key), nullptr);
+  EXPECT_NE(load(right.kernels[0].key), nullptr);
   KernelRecord other = right;
   other.fingerprint.back() ^= 1;
   put(other);
-  expect_made_anew(file, right.key);
+  expect_made_anew(file, right.kernels[0].key);
   other = right;
-  other.key += " ";
+  other.kernels[0].key += " ";
   put(other);
-  expect_made_anew(file, right.key);
+  expect_made_anew(file, right.kernels[0].key);
 }
 
 // What xhat itself tells LLVM is in its sources already; a process that has compiled a kernel finds those of one that has not.
@@ -84,9 +87,46 @@ TEST_F(KernelFiles, WhatLlvmIsToldByItsUserIsInTheFingerprint) {
   EXPECT_NE(told("-some-option"), told(""));
 }
 
+TEST_F(KernelFiles, KernelsCompiledTogetherAreOneFile) {
+  // One more than there are threads to compile them.
+  const int threads = runtime::threads_or_all();
+  std::string inputs, outputs, body;
+  DimValues dims;
+  for (int i = 0; i <= threads; ++i) {
+    inputs += fmt::format("{}x{}: f32[N{}]", i ? ", " : "", i, i);
+    outputs += fmt::format("{}y{}", i ? ", " : "", i);
+    body += fmt::format("y{0}[i] = exp(x{0}[i]) + {1}; ", i, i + 2);
+    dims[fmt::format("N{}", i)] = i + 3;
+  }
+  const auto op = parse_op("op f(" + inputs + ") -> (" + outputs + ") { " + body + "}");
+  auto results = [&] {
+    CompileOptions options;
+    options.cache = std::make_shared<runtime::KernelCache>(std::make_shared<runtime::DiskCache>(cache_));
+    return run_infer(compile(op, options), random_data(op, dims, 3), dims);
+  };
+  const Arrays first = results();
+  std::map<ino_t, std::vector<fs::path>> names;
+  for (const fs::path& file : files()) names[status(file).st_ino].push_back(file);
+  ASSERT_EQ(files().size(), static_cast<size_t>(threads) + 1);
+  ASSERT_EQ(names.size(), static_cast<size_t>(threads));
+  const auto pair = std::ranges::find(names, size_t{2}, [](const auto& n) { return n.second.size(); });
+  ASSERT_NE(pair, names.end());
+  const fs::path a = pair->second[0], b = pair->second[1];
+  const KernelRecord both = record(a);
+  ASSERT_EQ(both.kernels.size(), 2u);
+  for (const auto& kernel : both.kernels) EXPECT_NE(load(kernel.key), nullptr);
+  fs::remove(a);
+  EXPECT_EQ(difference(first, results(), 0), "");
+  ASSERT_TRUE(fs::exists(a));
+  EXPECT_NE(status(a).st_ino, status(b).st_ino) << "what was kept is not compiled again";
+  EXPECT_EQ(record(a).kernels.size(), 1u);
+  EXPECT_EQ(record(b), both);
+  EXPECT_EQ(difference(first, results(), 0), "");
+}
+
 TEST_F(KernelFiles, WhatOthersCanWriteIsMadeAnew) {
   const fs::path file = filled();
-  const std::string key = record(file).key, good = content(file);
+  const std::string key = record(file).kernels.at(0).key, good = content(file);
   for (int rights : {0620, 0602, 0666}) {
     ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(rights)), 0);
     expect_made_anew(file, key);

@@ -42,7 +42,7 @@ class GivenSizesOfManyKernels : public Ahead {
     const auto kernels = runtime::plan_ahead(derivation, o).kernels;
     const size_t of_engine = cache->size();
     EXPECT_EQ(kernels.size(), of_engine);
-    for (const runtime::KernelSpec& spec : kernels) cache->get(spec);
+    cache->get(kernels, 1);
     EXPECT_EQ(cache->size(), of_engine) << "the library has other kernels than the engine";
   }
 };

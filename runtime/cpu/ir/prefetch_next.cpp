@@ -162,12 +162,12 @@ std::vector<Read> new_lines(const std::vector<Read>& reads, const std::string& b
 
 // Lines to ask for, and the loop to do it in: of those behind the loops that wait for this step's, the one that computes most, for
 // there memory has most time.
-struct Plan {
+struct FetchPlan {
   std::vector<Read> lines;
   const For* into = nullptr;
 };
-Plan plan_of(const Step& step, const std::string& loop, bool rows) {
-  Plan plan;
+FetchPlan plan_of(const Step& step, const std::string& loop, bool rows) {
+  FetchPlan plan;
   size_t behind = 0;
   std::set<std::string> seen;
   for (size_t i = 0; i + 1 < step.loops.size(); ++i)
@@ -224,7 +224,7 @@ struct Ahead : IRMutator {
     Step step(inputs);
     step.look(loop->body);
     if (step.loops.empty() || loop->for_type != ForType::Serial || is_const_one(loop->extent)) return IRMutator::visit(loop);
-    const Plan plan = plan_of(step, loop->name, rows);
+    const FetchPlan plan = plan_of(step, loop->name, rows);
     if (!plan.into || is_const_one(plan.into->extent)) return IRMutator::visit(loop);
     asked = {};
     for (size_t i = 0; i < plan.lines.size(); ++i) {
