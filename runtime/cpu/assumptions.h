@@ -21,10 +21,10 @@ struct SampleCall {
 // code in the plain way has no better one to give way to. The pipeline is then lowered by lowered_with_assertions().
 void refuse_broken_assumptions(Halide::Pipeline& pipeline, std::vector<SampleCall> calls, bool unknown_is_broken);
 
-// Code for `target`, which has no assertions, but is lowered with them.
 // Adds the functions of a module to another.
 void add_to(Halide::Module& module, const Halide::Module& added);
 
+// Code for `target`, which has no assertions, but is lowered with them.
 Halide::Module lowered_with_assertions(Halide::Pipeline& pipeline, const std::vector<Halide::Argument>& arguments, const std::string& name,
                                        const Halide::Target& target);
 

@@ -127,8 +127,7 @@ std::vector<std::unique_ptr<TileCode>> by_way_of_a_file(const std::vector<NamedK
   const WorkFolder work(begins);
   const std::string shared = work.file("kernel.so");
   if (work.path().empty()) return {};
-  const bool streams = std::ranges::any_of(kernels, [](const NamedKernel& k) { return k.arguments.streams; });
-  const std::string why = link_kernel(*linker, work, streams, emit, shared);
+  const std::string why = link_kernels(*linker, work, kernels, emit, shared);
   static std::atomic<bool> told = false;
   if (tell && linker_hangs() && !told.exchange(true)) std::fprintf(stderr, "xhat: %s. kernels are compiled into memory\n", why.c_str());
   if (!why.empty()) return {};

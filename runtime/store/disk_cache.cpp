@@ -175,8 +175,7 @@ std::vector<std::unique_ptr<TileCode>> DiskCache::store(const std::vector<NamedK
     return {};
   }
   const std::string shared = work.file("kernel.so");
-  const bool streams = std::ranges::any_of(kernels, [](const NamedKernel& k) { return k.arguments.streams; });
-  std::string content, why = link_kernel(*linker, work, streams, emit, shared);
+  std::string content, why = link_kernels(*linker, work, kernels, emit, shared);
   if (why.empty()) {
     File linked(open(shared.c_str(), O_RDONLY | O_CLOEXEC));
     bool written = linked >= 0 && read_all(linked, content);

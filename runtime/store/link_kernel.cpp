@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -197,8 +198,8 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
   return link_with(linker, folder, objects, shared, true);
 }
 
-std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,
-                        const std::function<void(const std::string& path)>& emit, const std::string& shared) {
+std::string link_kernels(const Linker& linker, const WorkFolder& work, const std::vector<NamedKernel>& kernels,
+                         const std::function<void(const std::string& path)>& emit, const std::string& shared) {
   // A file in memory, because LLVM ends the process if the disk is full.
   File object(memfd_create("xhat kernel", MFD_CLOEXEC));
   if (object < 0) return std::strerror(errno);
@@ -206,7 +207,7 @@ std::string link_kernel(const Linker& linker, const WorkFolder& work, bool strea
   const std::string kernel = work.file("kernel.o"), services = work.file("services.o");
   std::string content;
   if (!read_all(object, content)) return std::strerror(errno);
-  if (streams) make_nontemporal_in(content);
+  if (std::ranges::any_of(kernels, [](const NamedKernel& k) { return k.arguments.streams; })) make_nontemporal_in(content);
   if (!write_all(kernel, content) || !write_all(services, services_object())) return std::strerror(errno);
   return link_shared(linker, work.path(), {kernel, services}, shared);
 }

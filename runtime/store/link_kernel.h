@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/host/compiled_kernel.h"
 #include "runtime/store/work_folder.h"
@@ -33,10 +34,10 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
                         const std::string& shared);
 bool linker_hangs();  // has one been stopped?
 
-// Links the object file with functions named tile_symbol() that `emit` writes to the given path, and the services. streams: some of them use
-// non-temporal stores. Exceptions of emit are passed on.
-std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,
-                        const std::function<void(const std::string& path)>& emit, const std::string& shared);
+// Links the object file that `emit` writes to the given path, in which the i-th kernel is the function tile_symbol(i), and the services.
+// Exceptions of emit are passed on.
+std::string link_kernels(const Linker& linker, const WorkFolder& work, const std::vector<NamedKernel>& kernels,
+                         const std::function<void(const std::string& path)>& emit, const std::string& shared);
 
 // The i-th function of a file. Null if the file cannot be loaded; then `why` has the reason. The caller must know that the file is ours.
 std::unique_ptr<TileCode> load_tile(const std::string& shared, size_t i, bool streams, std::string* why = nullptr);
