@@ -160,14 +160,15 @@ std::optional<TensorId> Optimizer::defined_already(const Share& best, std::vecto
 }
 
 // As the forward says it: a difference comes in two signs, a sum in many orders. What was written has the bits that a comparison of it needs,
-// and is computed anyway.
+// and is computed anyway. But not where it names an axis that its value does not depend on, as in `if i == i then …`.
 std::pair<Product, Id> Optimizer::as_written(const Share& best) {
   auto forward = std::ranges::find(forward_, best.of->definition, [](const Forward& f) { return f.definition.target(); });
   const DType type = a_[best.form.factors[0].atom].type;
   for (double sign : {1.0, -1.0}) {
     const Product form{sign * best.form.coefficient, best.form.factors};
     for (Id id : reachable(a_, forward->pattern.body))
-      if (a_[id].type == type && tree_.known_form(id) == form) return {form, id};
+      if (a_[id].type == type && tree_.known_form(id) == form && std::ranges::includes(tree_.free_axes(form), a_[id].free_axes()))
+        return {form, id};
   }
   return {best.form, tree_.to_expression(best.form, type)};
 }

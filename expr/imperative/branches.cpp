@@ -174,6 +174,7 @@ void Symbolic::separate_sides(const Statement& s, Id condition) {
   for (const auto& [name, old] : before.names)
     if (after[0].names.at(name).view != old.view || after[1].names.at(name).view != old.view) rebound.push_back(name);
   std::map<std::string, TensorId> flags[2];
+  std::map<std::string, std::set<LoopName>> loops;  // within a side, by which a name may still be what it was
   for (int k = 0; k < 2; ++k) {
     c_.state = after[k];
     c_.items = sides[k];
@@ -181,6 +182,7 @@ void Symbolic::separate_sides(const Statement& s, Id condition) {
       const View& v = c_.state.names.at(name).view;
       values[k][name] = value_of(v, name, s.pos);
       flags[k][name] = c_.define(name + "_moved", {}, moved(v, before.names.at(name).view), s.pos);
+      loops[name].merge(unsure(v, before.names.at(name).view));
     }
   }
   c_.items = outer;
@@ -208,6 +210,9 @@ void Symbolic::separate_sides(const Statement& s, Id condition) {
       flag = a_.read(merged(name + "_moved", DType::boolean, {}, flags[0].at(name), flags[1].at(name)), DType::boolean, {});
     }
     c_.state.names[name].view = unless_moved(storage, flag, old.view);
+    if (loops.at(name).empty()) continue;
+    c_.state.storages[storage].maybe = storages_of(old.view);
+    c_.state.storages[storage].maybe_by = loops.at(name);
   }
   c_.items->emplace_back();
   c_.items->back().is = std::move(item);

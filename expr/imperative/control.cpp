@@ -110,7 +110,7 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
     e.storage = c_.new_storage(e.name, type, old.shape(), e.entering);
     if (!c_.handed_on.contains({&s, e.name})) {
       c_.state.storages[e.storage].maybe = storages_of(old);
-      c_.state.storages[e.storage].maybe_by = {&s, e.name};
+      c_.state.storages[e.storage].maybe_by = {{&s, e.name}};
       c_.state.names[e.name].view = c_.whole(e.storage);
       continue;
     }
@@ -145,10 +145,12 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
   c_.state.loops.pop_back();
   --c_.state.depth;
   drop_locals();
-  for (const Entering& e : all)
-    if (e.flag != 0)
-      c_.state.storages[e.flag].value =
-          c_.define(e.name + "_moved", {}, moved(c_.state.names.at(e.name).view, before.names.at(e.name).view), s.pos);
+  for (const Entering& e : all) {
+    if (e.flag == 0) continue;
+    const View &now = c_.state.names.at(e.name).view, &was = before.names.at(e.name).view;
+    if (const auto by = unsure(now, was); !by.empty()) throw Ambiguous{by};
+    c_.state.storages[e.flag].value = c_.define(e.name + "_moved", {}, moved(now, was), s.pos);
+  }
   all.insert(all.end(), flags.begin(), flags.end());
   State after = c_.state;
   for (const auto& [name, binding] : before.names)
@@ -157,6 +159,7 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
   std::set<std::string> always_moves;
   for (const std::string& name : rebound)
     if (is_true(a_, moved(after.names.at(name).view, before.names.at(name).view)) &&
+        unsure(after.names.at(name).view, before.names.at(name).view).empty() &&
         std::ranges::none_of(all, [&](const Entering& e) { return e.name == name && e.storage == after.names.at(name).view.storage; }))
       always_moves.insert(name);
   std::map<TensorId, TensorId> unchanged;
@@ -202,7 +205,7 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
       flag = it == flag_results.end() ? a_.boolean(false) : a_.read(it->second, DType::boolean, {});
     } else if (!runs || always_moves.count(e.name) == 0) {
       c_.state.storages[storage].maybe = storages_of(old);
-      c_.state.storages[storage].maybe_by = {&s, e.name};
+      c_.state.storages[storage].maybe_by = {{&s, e.name}};
     }
     c_.state.names[e.name].view = unless_moved(storage, flag, old);
   }

@@ -31,7 +31,7 @@ struct Storage {
   // The name of this storage may stand for one of these, by how often a loop runs: the storage holds the value, and is written only where
   // that makes no difference. Else the program is made anew with the loop handing on which it is (Ambiguous).
   std::vector<size_t> maybe;
-  LoopName maybe_by;
+  std::set<LoopName> maybe_by;
 };
 
 // Element `axes` of the view is element `indices` of the storage.

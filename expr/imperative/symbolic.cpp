@@ -214,28 +214,38 @@ void Symbolic::check_written(const View& v, const std::string& name, Pos pos, bo
                   "{} is a view of the parameter {}, which is never written; clone it, as in var {} = clone({}), or declare {} inout", name,
                   s.name, name, s.name, s.name),
         pos);
-  // What this storage may stand for, and may stand for in turn.
-  auto closure = [&](size_t from) {
-    std::set<LoopName> by;
-    std::set<size_t> found;
-    std::vector<size_t> stack = {from};
-    while (!stack.empty()) {
-      const Storage& at = c_.state.storages[stack.back()];
-      stack.pop_back();
-      if (!at.maybe.empty()) by.insert(at.maybe_by);
-      for (size_t next : at.maybe)
-        if (found.insert(next).second) stack.push_back(next);
-    }
-    return std::pair(found, by);
-  };
-  const auto [mine, mine_by] = closure(v.storage);
+  const auto [mine, mine_by] = may_be(v.storage);
   for (size_t from : mine)
     if (c_.state.storages[from].parameter) throw Ambiguous{mine_by};
   for (const auto& [other, binding] : c_.state.names)
     for (size_t seen : storages_of(binding.view)) {
       if (mine.contains(seen)) throw Ambiguous{mine_by};
-      if (const auto [theirs, by] = closure(seen); theirs.contains(v.storage)) throw Ambiguous{by};
+      if (const auto [theirs, by] = may_be(seen); theirs.contains(v.storage)) throw Ambiguous{by};
     }
+}
+
+Symbolic::MayBe Symbolic::may_be(size_t storage) const {
+  MayBe found;
+  std::vector<size_t> stack = {storage};
+  while (!stack.empty()) {
+    const Storage& at = c_.state.storages[stack.back()];
+    stack.pop_back();
+    found.by.insert(at.maybe_by.begin(), at.maybe_by.end());
+    for (size_t next : at.maybe)
+      if (found.storages.insert(next).second) stack.push_back(next);
+  }
+  return found;
+}
+
+std::set<LoopName> Symbolic::unsure(const View& v, const View& old) const {
+  const std::vector<size_t> before = storages_of(old);
+  std::set<LoopName> by;
+  for (size_t storage : storages_of(v)) {
+    if (std::ranges::count(before, storage)) continue;
+    MayBe its = may_be(storage);
+    if (std::ranges::any_of(before, [&](size_t b) { return its.storages.contains(b); })) by.merge(its.by);
+  }
+  return by;
 }
 
 std::vector<size_t> storages_of(const View& v) {

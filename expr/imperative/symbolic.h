@@ -48,6 +48,14 @@ class Symbolic {
   void finish(LoopItem loop);
   // Where the name does not stand any more for what it did.
   Id moved(const View& v, const View& old);
+  // What a storage may stand for by how often loops run, and may stand for in turn; and these loops.
+  struct MayBe {
+    std::set<size_t> storages;
+    std::set<LoopName> by;
+  };
+  MayBe may_be(size_t storage) const;
+  // The loops by which v may still be the old view where it says that it has moved.
+  std::set<LoopName> unsure(const View& v, const View& old) const;
   // The view of this storage, but the old one where it has not moved.
   View unless_moved(size_t storage, Id moved, const View& old);
   TensorId value_of(const View& v, const std::string& name, Pos pos);

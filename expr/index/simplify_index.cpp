@@ -60,8 +60,26 @@ class IndexSimplifier {
     return dims ? std::optional(d) : std::nullopt;
   }
 
+  // c*(e%m) is c*e but for multiples of c*m: where these are multiples of d, p and the result have the same remainder by d.
+  Poly without_inner_remainders(const Poly& p, const Poly& d) {
+    Poly all;
+    bool again = false;
+    for (const auto& [m, c] : p.terms) {
+      const bool remainder = m.size() == 1 && a_[m[0]].op == Op::mod;
+      const Id modulus = remainder ? a_[m[0]].arg(1) : kNone;
+      if (!remainder || !affine::divide(Poly::constant(c) * affine::polynomial(a_, modulus, Poly::atom), d).second.terms.empty()) {
+        all.add(m, c);
+        continue;
+      }
+      all = all + Poly::constant(c) * affine::polynomial(a_, a_[m[0]].arg(0), Poly::atom);
+      again = true;
+    }
+    return again ? without_inner_remainders(all, d) : all;
+  }
+
   // (h*W + w)/W is h, and % W is w, for w in 0..W. Where W is 0, no position is read.
-  Poly by_dims(const Node& n, const Poly& p, const Poly& d) {
+  Poly by_dims(const Node& n, const Poly& dividend, const Poly& d) {
+    const Poly p = n.op == Op::mod ? without_inner_remainders(dividend, d) : dividend;
     auto [whole, left] = affine::divide(p, d);
     const bool all =
         prove_bounds(a_, {axes_, {}, affine::expression(a_, left), affine::expression(a_, d)}).verdict == BoundsAnswer::Verdict::proved;
@@ -140,7 +158,7 @@ class IndexSimplifier {
   }
 
   Poly rest(const Poly& p, int64_t d) {
-    Poly left = split(p, d).second;
+    Poly left = split(without_inner_remainders(p, Poly::constant(d)), d).second;
     if (within(left, d)) return left;
     if (auto by = grain(left, d); by && by->g < d) return Poly::constant(by->g) * rest(by->large, d / by->g) + by->small;
     return Poly::atom(a_.binary(Op::mod, affine::expression(a_, left), a_.integer(d)));

@@ -66,7 +66,12 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     const int64_t all = natural(widest(m));
     return lanes_filled(constant(x) ? axis(x).extent : all, all);
   };
-  auto price = [&](Id x) { return vector_price(term, strided[x], lanes(x)); };
+  // Of results that fill no vector, each term waits for the sum of those before it.
+  constexpr double kLatency = 4;  // of an addition, in additions
+  auto price = [&](Id x) {
+    const double of_term = vector_price(term, strided[x], lanes(x));
+    return x == written && !fills ? std::max(of_term, kLatency / lanes(x)) : of_term;
+  };
   Id best = kNone;
   auto better = [&](Id x, Id than) {
     if (lanes(x) != lanes(than)) return price(x) < price(than);
