@@ -32,6 +32,20 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts. One that takes
   // every k-th element along memory is k vectors, and their shuffles.
   std::unordered_map<Id, double> score, strided;
+  // Sums of the last axes, of a few results, that vectors along the terms have in registers: what all of them read is loaded once.
+  constexpr int64_t kBesideEachOther = 64;
+  std::vector<Id> beside;
+  int64_t sums = 1;
+  for (size_t d = m.left.size(); d-- > 0 && constant(m.left[d]) && sums * axis(m.left[d]).extent <= kBesideEachOther;) {
+    beside.push_back(m.left[d]);
+    sums *= axis(m.left[d]).extent;
+  }
+  auto shared_by = [&](const Node& read, Id along) {
+    double all = 1;
+    for (Id x : beside)
+      if (x != along && !read.depends_on(x)) all *= static_cast<double>(axis(x).extent);
+    return all;
+  };
   std::vector<Id> roots;
   for (size_t g : group) roots.push_back(spec_.members[g].body);
   // A count reads what it counts in its condition.
@@ -52,7 +66,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
       if (step > 0 && step <= kDenseStep) score[x] += points / static_cast<double>(step);
       if (!n.depends_on(x) || (row && step == 1)) continue;
       const bool dense = (row && step > 1 && step <= kDenseStep) || across_short_rows;
-      strided[x] += dense ? std::min(1.0, static_cast<double>(step) / natural(n.type)) : 1;
+      strided[x] += (dense ? std::min(1.0, static_cast<double>(step) / natural(n.type)) : 1) / (x == written ? 1 : shared_by(n, x));
     }
   }
   // Beside what is folded up at the end of each row, a few vectors of terms are little (16 taps of a filter, their weights in one vector:

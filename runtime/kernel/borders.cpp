@@ -9,6 +9,7 @@
 namespace xhat::runtime {
 namespace {
 
+constexpr int64_t kShortestRow = 8;       // of less, as x[n,(a+1)%3], vectors take the columns, and places are written out
 constexpr int64_t kLongestRow = 1 << 14;  // each place of which is tried
 constexpr double kNoNumber = 0x1p1000;    // the first of those that stand for a border
 
@@ -46,7 +47,7 @@ class Finder {
 
  private:
   std::optional<Bent> bent(Id index, int64_t extent) {
-    if (extent < 1 || extent > kLongestRow) return {};
+    if (extent < kShortestRow || extent > kLongestRow) return {};
     const std::vector<Id> all = reachable(a_, index);
     if (std::ranges::any_of(all, [&](Id id) { return is_float(a_[id].type) || is_reduction(a_[id].op) || a_[id].op == Op::dim; }))
       return {};
