@@ -5,38 +5,28 @@
 #include <set>
 
 #include "cse/match/bodies.h"
+#include "cse/match/same_but_for_names.h"
 
 namespace xhat {
 namespace {
 
-// Which axis of y each axis of x is, if the two are equal then.
-std::optional<std::map<Id, Id>> correspondence(const Arena& a, Id x, Id y) {
-  std::map<Id, Id> axis;
-  std::set<Id> taken;
-  std::set<std::pair<Id, Id>> seen;
-  std::vector<std::pair<Id, Id>> open = {{x, y}};
-  while (!open.empty()) {
-    auto [u, v] = open.back();
-    open.pop_back();
-    if (!seen.insert({u, v}).second) continue;
-    const Node &m = a[u], &n = a[v];
-    if (m.op != n.op || m.type != n.type || m.arg_count != n.arg_count) return std::nullopt;
-    if (m.op == Op::axis) {
-      auto [it, fresh] = axis.try_emplace(u, v);
-      if (it->second != v || (fresh && !taken.insert(v).second)) return std::nullopt;
-      continue;
-    }
-    if (m.arg_count == 0 && u != v) return std::nullopt;
-    if (is_read(m.op) && m.symbol != n.symbol) return std::nullopt;
-    for (size_t i = 0; i < m.arg_count; ++i) open.push_back({m.arg(i), n.arg(i)});
+// The same for all that differ in names and in the order of operands only.
+size_t alike(const Arena& a, Id body) {
+  size_t sum = 0;
+  for (Id id : reachable(a, body)) {
+    const Node& n = a[id];
+    const bool named = n.arg_count == 0 && n.op != Op::axis && !is_read(n.op);
+    size_t mixed = (static_cast<size_t>(n.op) << 40) ^ (static_cast<size_t>(n.type) << 32) ^ (named ? id : is_read(n.op) ? n.symbol : 0);
+    mixed *= 0x9e3779b97f4a7c15;
+    sum += mixed ^ (mixed >> 29);
   }
-  return axis;
+  return sum;
 }
 
 // For each dimension of x the dimension of y that it is, if y's values are x's.
 std::optional<std::vector<size_t>> dimensions(const Arena& a, const Definition& x, const Definition& y) {
   if (x.axes.size() != y.axes.size()) return std::nullopt;
-  auto axis = correspondence(a, x.body, y.body);
+  const auto axis = same_but_for_names(a, {{x.body, y.body}});
   if (!axis) return std::nullopt;
   std::vector<size_t> at;
   for (const AxisRange& r : x.axes) {
@@ -52,7 +42,7 @@ std::optional<std::vector<size_t>> dimensions(const Arena& a, const Definition& 
 
 }  // namespace
 
-Program reuse_equal_reductions(const Program& p) {
+Program reuse_equal_reductions(const Program& p, const std::optional<std::vector<TensorId>>& kept) {
   Program out = p;
   Arena& a = *out.arena;
   struct Instead {
@@ -60,9 +50,9 @@ Program reuse_equal_reductions(const Program& p) {
     std::vector<size_t> at;
   };
   std::map<TensorId, Instead> instead;
-  std::vector<const Definition*> known;
+  std::multimap<size_t, const Definition*> known;
   for (const Definition& d : out.forward.definitions)
-    if (is_reduction(a[d.body].op)) known.push_back(&d);
+    if (is_reduction(a[d.body].op) && (!kept || has_tensor(*kept, d.target()))) known.emplace(alike(a, d.body), &d);
   for (Definition& d : out.backward.definitions) {
     if (!instead.empty())
       d.body = rewrite(a, d.body, [&](Id id) {
@@ -75,13 +65,15 @@ Program reuse_equal_reductions(const Program& p) {
         return a.read_or(it->second.tensor, n.type, indices, n.args().back());
       });
     if (!is_reduction(a[d.body].op)) continue;
+    const size_t like = alike(a, d.body);
+    const auto [first, last] = known.equal_range(like);
     if (!has_tensor(out.gradients, d.target()))
-      for (const Definition* k : known)
-        if (auto at = dimensions(a, *k, d)) {
-          instead[d.target()] = {k->target(), *at};
+      for (auto it = first; it != last; ++it)
+        if (auto at = dimensions(a, *it->second, d)) {
+          instead[d.target()] = {it->second->target(), *at};
           break;
         }
-    if (!instead.contains(d.target())) known.push_back(&d);
+    if (!instead.contains(d.target())) known.emplace(like, &d);
   }
   return instead.empty() ? p : without_dead(out);
 }

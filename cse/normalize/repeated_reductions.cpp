@@ -7,67 +7,13 @@
 #include <unordered_map>
 
 #include "cse/match/bodies.h"
+#include "cse/match/same_but_for_names.h"
 #include "expr/rules/simplify.h"
 
 namespace xhat {
 namespace {
 
 constexpr size_t kLargest = 200;  // nodes of a reduction that is compared, names written out
-constexpr int kMostSteps = 4000;  // of one comparison: operands in both orders
-
-bool operands_commute(Op op) {
-  return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne || op == Op::land ||
-         op == Op::lor;
-}
-
-// Equal but for the names of axes and the order of what commutes? Meets pairs from the last one on, as the rows of rules are matched.
-class Comparison {
- public:
-  explicit Comparison(const Arena& a) : a_(a) {}
-  using Axes = std::map<Id, Id>;  // of one, by that of the other
-  std::optional<Axes> run(std::vector<std::pair<Id, Id>> open) {
-    Axes to;
-    return meet(std::move(open), to) ? std::optional(to) : std::nullopt;
-  }
-
- private:
-  bool meet(std::vector<std::pair<Id, Id>> open, Axes& to) {
-    while (!open.empty()) {
-      if (++steps_ > kMostSteps) return false;
-      const auto [u, v] = open.back();
-      open.pop_back();
-      const Node &m = a_[u], &n = a_[v];
-      if (m.op != n.op || m.type != n.type || m.arg_count != n.arg_count) return false;
-      if (m.op == Op::axis) {
-        auto [it, fresh] = to.try_emplace(u, v);
-        if (it->second != v) return false;
-        if (fresh && std::ranges::count(to | std::views::values, v) > 1) return false;
-        continue;
-      }
-      if (m.arg_count == 0 && !is_read(m.op)) {
-        if (u != v) return false;
-        continue;
-      }
-      if (is_read(m.op) && m.symbol != n.symbol) return false;
-      if (operands_commute(m.op)) {
-        auto as_written = open;
-        Axes attempt = to;
-        as_written.insert(as_written.end(), {{m.arg(1), n.arg(1)}, {m.arg(0), n.arg(0)}});
-        if (meet(std::move(as_written), attempt)) {
-          to = attempt;
-          return true;
-        }
-        open.insert(open.end(), {{m.arg(0), n.arg(1)}, {m.arg(1), n.arg(0)}});
-        continue;
-      }
-      for (size_t i = 0; i < m.arg_count; ++i) open.emplace_back(m.arg(i), n.arg(i));
-    }
-    return true;
-  }
-
-  const Arena& a_;
-  int steps_ = 0;
-};
 
 class Repeated {
  public:
@@ -94,7 +40,7 @@ class Repeated {
     std::vector<AxisRange> free;    // in the order of the definition's axes, then of binding
     std::vector<AxisRange> around;  // of all axes there
     bool root;                      // it is all that the definition says
-    Comparison::Axes axes;          // of the first instance, those here
+    AxesOfOther axes;               // of the first instance, those here
     Replacements groups;            // c/4, where c is asked for in no other way, by the axis that stands for it
   };
   struct Class {
@@ -256,11 +202,11 @@ class Repeated {
     return a_.read(static_cast<TensorId>(p_.tensors.size() + c), a_[at.node].type, indices);
   }
 
-  std::optional<Comparison::Axes> same(const Class& c, Id form, const Instance& here) {
+  std::optional<AxesOfOther> same(const Class& c, Id form, const Instance& here) {
     const Node u = a_[c.form], v = a_[form];
     const std::vector<AxisRange>& free = c.instances[0].free;
     if (u.op != v.op || u.type != v.type || u.arg_count != v.arg_count || free.size() != here.free.size()) return std::nullopt;
-    auto axes = Comparison(a_).run({{reduce_condition(u), reduce_condition(v)}, {reduce_body(u), reduce_body(v)}});
+    auto axes = same_but_for_names(a_, {{reduce_condition(u), reduce_condition(v)}, {reduce_body(u), reduce_body(v)}});
     if (!axes) return std::nullopt;
     const Replacements to(axes->begin(), axes->end());
     const std::vector<AxisRange> ours = reduce_axes(u), theirs = reduce_axes(v);

@@ -1,5 +1,6 @@
 // Along which axis the vectors of a member run.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "cse/normalize/auto_inliner.h"
@@ -80,11 +81,14 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     const int64_t all = natural(widest(m));
     return lanes_filled(constant(x) ? axis(x).extent : all, all);
   };
-  // Of results that fill no vector, each term waits for the sum of those before it.
-  constexpr double kLatency = 4;  // of an addition, in additions
+  // Of results that fill no vector, each term waits for the sum of those before it, if there are more than a processor looks ahead. Of few
+  // terms, what it takes to fold a vector of sums counts.
+  constexpr double kLatency = 4, kFold = 2;  // of an addition, and of each half of a vector, in additions
+  const bool many = !std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); }) || spec_.terms(m) > kFewTerms;
   auto price = [&](Id x) {
     const double of_term = vector_price(term, strided[x], lanes(x));
-    return x == written && !fills ? std::max(of_term, kLatency / lanes(x)) : of_term;
+    if (x == written) return many && !fills ? std::max(of_term, kLatency / lanes(x)) : of_term;
+    return many ? of_term : of_term + kFold * std::log2(lanes(x)) / static_cast<double>(std::max<int64_t>(1, spec_.terms(m)));
   };
   Id best = kNone;
   auto better = [&](Id x, Id than) {
