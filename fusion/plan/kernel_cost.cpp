@@ -11,10 +11,6 @@ namespace {
 // Columns of a recurrence in a tile: four vectors of 16, in as many cycles as one takes. A running product of 256 x 64 in tiles of 4: 41 us.
 constexpr int64_t kColumnsBeside = 64;
 
-bool reduced_by_all(const Draft& d, int c) {
-  return std::ranges::all_of(d.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
-}
-
 constexpr int64_t kMinRows = 3, kMinColumns = 8;  // of a product's block
 constexpr int64_t kShortRow = 8;                  // results of a row that are computed in vectors across rows
 constexpr int64_t kLineBytes = 64;                // of a cache line

@@ -83,7 +83,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   };
   // Of results that fill no vector, each term waits for the sum of those before it, if there are more than a processor looks ahead. Of few
   // terms, what it takes to fold a vector of sums counts.
-  constexpr double kLatency = 4, kFold = 2;  // of an addition, and of each half of a vector, in additions
+  constexpr double kLatency = 4, kFold = 0.75;  // of an addition, and of each half of a vector, in additions
   const bool many = !std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); }) || spec_.terms(m) > kFewTerms;
   auto price = [&](Id x) {
     const double of_term = vector_price(term, strided[x], lanes(x));

@@ -251,6 +251,20 @@ TEST(CseReductionRules, ASubtractedMaximumHasNoGradient) {
   }
 }
 
+// Of a symmetric matrix the gradients by row and by column are one sum, whatever the order of operands.
+TEST(CseReductionRules, GradientsOfASymmetricMatrixAreOneSum) {
+  for (const std::string loss :
+       {"sum(i,j: c[i,j]^2)", "sum(i,j if i != j: c[i,j]^2)", "sum(i,j: if i == j then (c[i,j]-1)^2 else c[i,j]^2)"}) {
+    Program p = testing::derived(
+        "op f(x: f64[B,D]) -> (l) {\n m[d] = mean(b: x[b,d])\n"
+        " c[i,j] = sum(b: (x[b,i]-m[i])*(x[b,j]-m[j]))\n l = " +
+        loss + "\n}");
+    const Program after = plan_stash(p).program;
+    EXPECT_LE(testing::backward_reductions(after), 2) << loss << print(after);  // and one for the mean
+    testing::expect_same_values(p, after);
+  }
+}
+
 // Nor has one that is the larger of a maximum and something else: what would be divided by the number of its ties is zero, without a name.
 TEST(CseReductionRules, ALargerOfASubtractedMaximumHasNoGradient) {
   for (const std::string other : {"s", "max(s, 0)", "2*s", "b[n]"}) {
