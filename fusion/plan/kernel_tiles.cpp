@@ -11,7 +11,8 @@ namespace xhat::fusion {
 // The draft as a kernel: its tiles and what it moves. Tiles along one axis may leave many partial results where those along another one leave
 // few: of g[m] = sum(n: k[n,m]) a row for each tile of n, of h[n] = sum(m: k[n,m]) one for each of m.
 Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
-  constexpr double kFewer = 0.75;  // of the bytes moved
+  constexpr double kFewer = 0.75;       // of the bytes moved
+  constexpr int64_t kTermsInTile = 64;  // of less, putting the tiles' sums together takes as long as they do
   Kernel kernel = tiled_from(draft, {}, std::nullopt);
   std::optional<int> first;
   // Sums along memory had better not be cut into short ones.
@@ -34,6 +35,7 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
     Kernel other = tiled_from(draft, {}, c);
     auto bytes = [&](const Kernel& k) { return static_cast<double>(waits ? k.bytes_priced() : k.bytes_moved); };
     if (bytes(other) >= kFewer * bytes(kernel) || other.bytes_priced() >= kernel.bytes_priced()) continue;
+    if (waits && other.axes[static_cast<size_t>(c)].tile < kTermsInTile) continue;
     kernel = std::move(other);
     first = c;
   }
