@@ -10,19 +10,6 @@
 namespace xhat {
 namespace {
 
-// The same for all that differ in names and in the order of operands only.
-size_t alike(const Arena& a, Id body) {
-  size_t sum = 0;
-  for (Id id : reachable(a, body)) {
-    const Node& n = a[id];
-    const bool named = n.arg_count == 0 && n.op != Op::axis && !is_read(n.op);
-    size_t mixed = (static_cast<size_t>(n.op) << 40) ^ (static_cast<size_t>(n.type) << 32) ^ (named ? id : is_read(n.op) ? n.symbol : 0);
-    mixed *= 0x9e3779b97f4a7c15;
-    sum += mixed ^ (mixed >> 29);
-  }
-  return sum;
-}
-
 // For each dimension of x the dimension of y that it is, if y's values are x's.
 std::optional<std::vector<size_t>> dimensions(const Arena& a, const Definition& x, const Definition& y) {
   if (x.axes.size() != y.axes.size()) return std::nullopt;
@@ -52,7 +39,7 @@ Program reuse_equal_reductions(const Program& p, const std::optional<std::vector
   std::map<TensorId, Instead> instead;
   std::multimap<size_t, const Definition*> known;
   for (const Definition& d : out.forward.definitions)
-    if (is_reduction(a[d.body].op) && (!kept || has_tensor(*kept, d.target()))) known.emplace(alike(a, d.body), &d);
+    if (is_reduction(a[d.body].op) && (!kept || has_tensor(*kept, d.target()))) known.emplace(key_without_names(a, d.body), &d);
   for (Definition& d : out.backward.definitions) {
     if (!instead.empty())
       d.body = rewrite(a, d.body, [&](Id id) {
@@ -65,15 +52,15 @@ Program reuse_equal_reductions(const Program& p, const std::optional<std::vector
         return a.read_or(it->second.tensor, n.type, indices, n.args().back());
       });
     if (!is_reduction(a[d.body].op)) continue;
-    const size_t like = alike(a, d.body);
-    const auto [first, last] = known.equal_range(like);
+    const size_t key = key_without_names(a, d.body);
+    const auto [first, last] = known.equal_range(key);
     if (!has_tensor(out.gradients, d.target()))
       for (auto it = first; it != last; ++it)
         if (auto at = dimensions(a, *it->second, d)) {
           instead[d.target()] = {it->second->target(), *at};
           break;
         }
-    if (!instead.contains(d.target())) known.emplace(like, &d);
+    if (!instead.contains(d.target())) known.emplace(key, &d);
   }
   return instead.empty() ? p : without_dead(out);
 }

@@ -2,27 +2,29 @@
 
 #include <algorithm>
 #include <ranges>
+#include <set>
+#include <unordered_map>
+
+#include "expr/core/exact_ops.h"
 
 namespace xhat {
 namespace {
 
-constexpr int kMostSteps = 4000;  // of one comparison: operands in both orders
+constexpr int kMostSteps = 4000;  // of one comparison that tries operands in both orders
 
-bool operands_commute(Op op) {
-  return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne || op == Op::land ||
-         op == Op::lor;
-}
-
-// Meets pairs from the last one on, as the rows of rules are matched.
 class Comparison {
  public:
+  using Pairs = std::vector<std::pair<Id, Id>>;
   explicit Comparison(const Arena& a) : a_(a) {}
 
-  bool meet(std::vector<std::pair<Id, Id>> open, AxesOfOther& to) {
+  // Meets pairs from the last one on, as the rows of rules are matched. In the order that is written each pair is met once, however often it
+  // stands there: that takes no more steps than there are nodes.
+  bool meet(Pairs open, AxesOfOther& to, bool in_any_order) {
     while (!open.empty()) {
-      if (++steps_ > kMostSteps) return false;
       const auto [u, v] = open.back();
       open.pop_back();
+      if (in_any_order && ++steps_ > kMostSteps) return false;
+      if (!in_any_order && !met_.insert({u, v}).second) continue;
       const Node &m = a_[u], &n = a_[v];
       if (m.op != n.op || m.type != n.type || m.arg_count != n.arg_count) return false;
       if (m.op == Op::axis) {
@@ -36,11 +38,11 @@ class Comparison {
         continue;
       }
       if (is_read(m.op) && m.symbol != n.symbol) return false;
-      if (operands_commute(m.op)) {
-        auto as_written = open;
+      if (in_any_order && operands_commute(m.op)) {
+        Pairs as_written = open;
         AxesOfOther attempt = to;
         as_written.insert(as_written.end(), {{m.arg(1), n.arg(1)}, {m.arg(0), n.arg(0)}});
-        if (meet(std::move(as_written), attempt)) {
+        if (meet(std::move(as_written), attempt, true)) {
           to = attempt;
           return true;
         }
@@ -55,13 +57,36 @@ class Comparison {
  private:
   const Arena& a_;
   int steps_ = 0;
+  std::set<std::pair<Id, Id>> met_;
 };
+
+size_t mixed(size_t h) {
+  h *= 0x9e3779b97f4a7c15;
+  return h ^ (h >> 29);
+}
 
 }  // namespace
 
-std::optional<AxesOfOther> same_but_for_names(const Arena& a, std::vector<std::pair<Id, Id>> pairs) {
-  AxesOfOther to;
-  return Comparison(a).meet(std::move(pairs), to) ? std::optional(to) : std::nullopt;
+std::optional<AxesOfOther> same_but_for_names(const Arena& a, const std::vector<std::pair<Id, Id>>& pairs) {
+  for (bool in_any_order : {false, true}) {
+    AxesOfOther to;
+    if (Comparison(a).meet(pairs, to, in_any_order)) return to;
+  }
+  return std::nullopt;
+}
+
+size_t key_without_names(const Arena& a, Id root) {
+  std::unordered_map<Id, size_t> keys;
+  for (Id id : reachable(a, root)) {
+    const Node& n = a[id];
+    const bool a_name_itself = n.arg_count == 0 && n.op != Op::axis && !is_read(n.op);  // a number, a dim
+    size_t key = mixed((static_cast<size_t>(n.op) << 8 | static_cast<size_t>(n.type)) + mixed(a_name_itself   ? id
+                                                                                              : is_read(n.op) ? n.symbol
+                                                                                                              : 0));
+    for (Id x : n.args()) key = operands_commute(n.op) ? key + mixed(keys.at(x)) : mixed(key + keys.at(x));
+    keys[id] = key;
+  }
+  return keys.at(root);
 }
 
 }  // namespace xhat

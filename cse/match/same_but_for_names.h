@@ -11,8 +11,11 @@ namespace xhat {
 
 using AxesOfOther = std::map<Id, Id>;  // of one expression, by the axes of the other
 
-// Which axes correspond if in each pair the two are equal then; the last pairs are compared first. None if they differ, or if that takes more
-// steps than anything that a person writes.
-std::optional<AxesOfOther> same_but_for_names(const Arena& a, std::vector<std::pair<Id, Id>> pairs);
+// Which axes correspond if in each pair the two are equal then; the last pairs are compared first. None if they differ, or if operands stand in
+// another order and trying both takes too many steps.
+std::optional<AxesOfOther> same_but_for_names(const Arena& a, const std::vector<std::pair<Id, Id>>& pairs);
+
+// A hash that is equal for expressions that are.
+size_t key_without_names(const Arena& a, Id root);
 
 }  // namespace xhat

@@ -384,10 +384,10 @@ void Planner::rebuild(const Cut& cut) {
   step_done("reduction_algebra", p_);
   auto turn = [&](const TurnPrices& prices) {
     const std::optional<Program> turned = with_turned_reads(p_, prices);
-    return turned && (step_done("turned_reads", p_ = *turned), true);
+    if (turned) step_done("turned_reads", p_ = *turned);
+    return turned.has_value();
   };
-  // What was another one turned may be that one now.
-  if (turn({})) p_ = simplify_reductions(reuse_equal_reductions(p_, kept), kept, hidden);
+  if (turn({})) p_ = simplify_reductions(reuse_equal_reductions(p_, kept), kept, hidden);  // equal: what was another one turned
   if (Program joined = with_joined_sums(p_); joined.tensors.size() > p_.tensors.size()) {
     p_ = simplify_reductions(joined, kept, hidden);
     step_done("joined_sums", p_);

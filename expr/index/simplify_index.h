@@ -7,6 +7,7 @@
 //   (h*W + w)/W => h                    w in 0..W, a dim
 //   (i - i%2)/2 => i/2
 //   (i%2 + 1)/2 + i/2 => (i + 1)/2
+//   ((i + 2)%3 + 1)%3 => i%3
 //
 // Exact. What is compared are sums with their terms collected, so equal indices mostly become equal nodes.
 #pragma once

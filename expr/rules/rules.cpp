@@ -7,6 +7,7 @@
 
 #include "expr/core/dtype.h"
 #include "expr/core/error.h"
+#include "expr/core/exact_ops.h"
 
 namespace xhat {
 namespace {
@@ -74,11 +75,6 @@ std::optional<Rule> choice_rule(const OpInfo& of) {
                  (name + "(if c then a else b)").c_str(), "float a; varying a; varying b; alone a");
 }
 
-bool commutes(Op op) {
-  return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne || op == Op::land ||
-         op == Op::lor;
-}
-
 // By bits: 0 is not -0.
 bool is_number(const Node& n, double number) {
   if (n.op != Op::constant || n.type == DType::boolean) return false;
@@ -138,7 +134,7 @@ class Matcher {
           if (n.op != want.op) return false;
           break;
       }
-      if (commutes(n.op)) {
+      if (operands_commute(n.op)) {
         std::vector<Goal> as_written = goals;
         RuleBinding attempt = binding;
         as_written.push_back({want.args[0], n.arg(0)});

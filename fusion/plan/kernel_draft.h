@@ -69,7 +69,8 @@ struct Draft {
   int walked_by(int c) const { return axes[static_cast<size_t>(c)].of >= 0 ? axes[static_cast<size_t>(c)].of : c; }
   bool walked(int c) const { return shared[static_cast<size_t>(walked_by(c))]; }
 };
-// Do all sum over this axis?
+
+// Do all members reduce this axis?
 inline bool reduced_by_all(const Draft& d, int c) {
   return std::ranges::all_of(d.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }

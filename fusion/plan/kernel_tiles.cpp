@@ -23,22 +23,22 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
       return rows && std::ranges::any_of(m.reduced, [&](int r) { return draft.walked_by(r) == c; });
     });
   };
-  // An axis that all reduce is whole in every tile unless it is the first one. Of y[c,a,b] = sum(n: x[c,n,a]*z[c,n,b] with two c and three a and b
-  // the tiles would be single results then, each of which waits for all that lies between its terms.
-  const bool waits = kernel.bytes_waited > kernel.bytes_moved;
-  std::vector<int> firsts;
-  if (draft.members.size() > 1 && kernel.combines_partials) firsts.assign(kernel.shared.begin() + 1, kernel.shared.end());
-  for (size_t c = 0; waits && c < draft.axes.size(); ++c)
-    if (draft.shared[c] && reduced_by_all(draft, static_cast<int>(c))) firsts.push_back(static_cast<int>(c));
-  for (int c : firsts) {
-    if (kernel.sequential > 0 || cuts_rows(c)) continue;
+  const bool in_order = kernel.sequential > 0, partials = kernel.combines_partials, waits = kernel.bytes_waited > kernel.bytes_moved;
+  auto consider = [&](int c, auto bytes, int64_t least) {
+    if (in_order || cuts_rows(c)) return;
     Kernel other = tiled_from(draft, {}, c);
-    auto bytes = [&](const Kernel& k) { return static_cast<double>(waits ? k.bytes_priced() : k.bytes_moved); };
-    if (bytes(other) >= kFewer * bytes(kernel) || other.bytes_priced() >= kernel.bytes_priced()) continue;
-    if (waits && other.axes[static_cast<size_t>(c)].tile < kTermsInTile) continue;
+    const bool fewer = static_cast<double>(std::invoke(bytes, other)) < kFewer * static_cast<double>(std::invoke(bytes, kernel));
+    if (!fewer || other.bytes_priced() >= kernel.bytes_priced() || other.axes[static_cast<size_t>(c)].tile < least) return;
     kernel = std::move(other);
     first = c;
-  }
+  };
+  if (draft.members.size() > 1 && partials)
+    for (const std::vector<int> others(kernel.shared.begin() + 1, kernel.shared.end()); int c : others)
+      consider(c, &Kernel::bytes_moved, 0);
+  // An axis that all sum over is whole in every tile unless it is the first one. Of y[c,a,b] = sum(n: x[c,n,a]*z[c,n,b]) with two c and three a
+  // and b the tiles would be single results then, each of which waits for all that lies between its terms.
+  for (int c = 0; waits && c < static_cast<int>(draft.axes.size()); ++c)
+    if (draft.shared[static_cast<size_t>(c)] && reduced_by_all(draft, c)) consider(c, &Kernel::bytes_priced, kTermsInTile);
   return choice == KernelChoice{} ? kernel : tiled_from(draft, choice, first);
 }
 
