@@ -12,6 +12,7 @@
 #include "ad/common/guards.h"
 #include "ad/gather/choices.h"
 #include "ad/gather/pieces.h"
+#include "expr/index/simplify_index.h"
 #include "expr/index/affine.h"
 #include "expr/rules/simplify.h"
 
@@ -324,10 +325,11 @@ class Gatherer {
   }
 
   // 2*i + r - 1 == o, or 2*i <= o, with i bound and o from outside: the user's condition, or the range of an axis that was
-  // solved already. The axes from outside are known in what invert() is asked.
+  // solved already. The axes from outside are known in what invert() is asked. Or (t + 1) % 2 == 0: every second t.
   bool is_relation(Id literal) const {
     Op op = a_[literal].op;
     if ((op != Op::eq && op != Op::le && op != Op::lt) || !is_affine(literal) || !depends_on(a_, literal, bound_)) return false;
+    if (op == Op::eq && fusion::divides(a_, literal)) return true;
     auto axes = a_[literal].free_axes();
     return std::ranges::any_of(axes, [&](Id x) { return !contains(bound_, x) && ranges_.contains(x); });
   }

@@ -45,6 +45,21 @@ Id terms_of_sum(Arena& a, const Node& sum, const AxisRange& r) {
   return is_true(a, shared) ? value : a.select(shared, value, zero);
 }
 
+// A sum with one of its axes told apart; itself, if there is none.
+Id with_an_axis_less(Arena& a, Id id) {
+  const Node n = a[id];
+  if (n.op != Op::sum || (n.type != DType::f32 && n.type != DType::f64)) return id;
+  const std::vector<Id> nodes = reachable(a, std::vector<Id>{reduce_body(n), reduce_condition(n)});
+  if (nodes.size() > kLargestTerm) return id;
+  for (const AxisRange& r : reduce_axes(n)) {
+    const auto begin = literal(a, r.begin), end = literal(a, r.end);
+    if (!begin || !end || *end - *begin > kMostPlaces || !(only_point(a, r) || is_told_apart(a, r.axis, nodes))) continue;
+    const Id terms = terms_of_sum(a, n, r);
+    if (terms != kNone) return terms;
+  }
+  return id;
+}
+
 // What has one point there, too, is read at the definition's own place: y[i] = x[i] + 1 for f32[1] is seen to overwrite x.
 Id aligned(const Program& p, const Definition& d, Id body) {
   Arena& a = *p.arena;
@@ -71,16 +86,7 @@ Program with_few_terms(const Program& given) {
       if (const auto at = only_point(a, r)) points[r.axis] = a.integer(*at);
     if (!points.empty()) d.body = aligned(p, d, simplify(a, substitute(a, d.body, points)));
     d.body = rewrite(a, d.body, [&](Id id) {
-      const Node n = a[id];
-      if (n.op != Op::sum || (n.type != DType::f32 && n.type != DType::f64)) return id;
-      const std::vector<Id> nodes = reachable(a, std::vector<Id>{reduce_body(n), reduce_condition(n)});
-      if (nodes.size() > kLargestTerm) return id;
-      for (const AxisRange& r : reduce_axes(n)) {
-        const auto begin = literal(a, r.begin), end = literal(a, r.end);
-        if (!begin || !end || *end - *begin > kMostPlaces || !(only_point(a, r) || is_told_apart(a, r.axis, nodes))) continue;
-        const Id terms = terms_of_sum(a, n, r);
-        if (terms != kNone) return terms;
-      }
+      for (Id fewer = with_an_axis_less(a, id); fewer != id; fewer = with_an_axis_less(a, id)) id = fewer;
       return id;
     });
   }

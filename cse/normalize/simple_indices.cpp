@@ -67,6 +67,45 @@ Id with_axis_alone(Arena& a, Id comparison, std::span<const AxisRange> axes) {
   return comparison;
 }
 
+bool compares(Op op) { return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le; }
+
+bool divides(const Arena& a, Id place) { return a[place].arg_count > 0 && fusion::divides(a, place); }
+bool has_nested_divisions(const Arena& a, Id place) {
+  return std::ranges::any_of(reachable(a, place), [&](Id id) {
+    const Node& n = a[id];
+    return (n.op == Op::div || n.op == Op::mod) && is_integer(n.type) && fusion::divides(a, n.arg(0));
+  });
+}
+
+// The node with its first operands simplified, of which this holds.
+Id with_simple_places(Arena& a, Id id, size_t places, std::span<const AxisRange> axes, bool (*of)(const Arena&, Id)) {
+  const Node n = a[id];
+  std::vector<Id> args(n.args().begin(), n.args().end());
+  for (Id& place : std::span(args).first(places))
+    if (of(a, place)) place = fusion::simplified_index(a, place, axes);
+  return a.with_args(id, args);
+}
+
+// Of the definition's axes and those of all its reductions.
+std::vector<AxisRange> ranges_within(const Arena& a, const Definition& d) {
+  std::vector<AxisRange> ranges = d.axes;
+  for (Id id : reachable(a, d.body))
+    if (is_reduction(a[id].op))
+      for (const AxisRange& r : reduce_axes(a[id])) ranges.push_back(r);
+  return ranges;
+}
+
+// Without axes that have one range here and another there.
+std::vector<AxisRange> with_one_range(const std::vector<AxisRange>& all) {
+  std::vector<AxisRange> found;
+  for (const AxisRange& r : all) {
+    const auto other = [&](const AxisRange& x) { return x.axis == r.axis && (x.begin != r.begin || x.end != r.end); };
+    const auto same = [&](const AxisRange& x) { return x.axis == r.axis; };
+    if (std::ranges::none_of(all, other) && std::ranges::none_of(found, same)) found.push_back(r);
+  }
+  return found;
+}
+
 }  // namespace
 
 Program with_simple_indices(const Program& given) {
@@ -74,22 +113,27 @@ Program with_simple_indices(const Program& given) {
   Arena& a = *p.arena;
   for (Definition& d : p.definitions()) {
     if (d.is_call()) continue;
-    std::vector<AxisRange> axes = d.axes;
-    if (const Node root = a[d.body]; is_reduction(root.op))
-      for (const AxisRange& r : reduce_axes(root)) axes.push_back(r);
+    const std::vector<AxisRange> axes = with_one_range(ranges_within(a, d));
     d.body = rewrite(a, d.body, [&](Id id) {
       const Node n = a[id];
       if (!is_read(n.op)) return without_choice(p, id, axes);
       if (n.op == Op::read_or && is_inside(p, n, axes)) return a.read(n.symbol, n.type, read_indices(n));
-      std::vector<Id> args(n.args().begin(), n.args().end());
-      bool changed = false;
-      for (Id& index : std::span(args).first(read_indices(n).size())) {
-        if (a[index].arg_count == 0 || !fusion::divides(a, index)) continue;
-        const Id simple = fusion::simplified_index(a, index, axes);
-        changed = changed || simple != index;
-        index = simple;
-      }
-      return changed ? a.with_args(id, args) : id;
+      return with_simple_places(a, id, read_indices(n).size(), axes, divides);
+    });
+  }
+  return p;
+}
+
+Program without_nested_divisions(const Program& given) {
+  Program p = given;
+  Arena& a = *p.arena;
+  for (Definition& d : p.definitions()) {
+    if (d.is_call()) continue;
+    const std::vector<AxisRange> axes = with_one_range(ranges_within(a, d));
+    d.body = rewrite(a, d.body, [&](Id id) {
+      const Node& n = a[id];
+      const size_t places = is_read(n.op) ? read_indices(n).size() : compares(n.op) && a[n.arg(0)].type == DType::i64 ? n.arg_count : 0;
+      return with_simple_places(a, id, places, axes, has_nested_divisions);
     });
   }
   return p;
@@ -100,10 +144,7 @@ Program with_plain_positions(const Program& given) {
   Arena& a = *p.arena;
   for (Definition& d : p.definitions()) {
     if (d.is_call()) continue;
-    std::vector<AxisRange> ranges = d.axes;
-    for (Id id : reachable(a, d.body))
-      if (is_reduction(a[id].op))
-        for (const AxisRange& r : reduce_axes(a[id])) ranges.push_back(r);
+    const std::vector<AxisRange> ranges = ranges_within(a, d);
     auto position = [&](Id id) {
       const Node& n = a[id];
       if (n.op != Op::cast || n.type != DType::i32) return false;
@@ -122,7 +163,7 @@ Program with_plain_positions(const Program& given) {
         }
       if (tells_apart)
         if (const Id alone = with_axis_alone(a, id, ranges); alone != id) return alone;
-      if ((n.op != Op::eq && n.op != Op::ne && n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i32) return id;
+      if (!compares(n.op) || a[n.arg(0)].type != DType::i32) return id;
       if (!position(n.arg(0)) && !position(n.arg(1))) return id;
       return a.binary(n.op, wide(n.arg(0)), wide(n.arg(1)));
     });

@@ -8,13 +8,17 @@
 //
 // So what stands under other axes, because a user flattened them or a scatter was solved, reads what it reads by the same indices, and a
 // factor of a sum is seen to be one.
-// Exact. Needs: the normal form of auto_inliner. Keeps it.
+// Exact. Keeps the normal form of auto_inliner.
 #pragma once
 #include "expr/core/program.h"
 
 namespace xhat {
 
 Program with_simple_indices(const Program& p);
+
+// Of what is divided, and in conditions too: sum(w if ((w - 1)%W - 1)%W == i: x[w]) is solved by gather, which takes one remainder apart. Others
+// stay as they are written, for it sees more in them: in (t + 1 - 2*r)/2 == i how t follows r.
+Program without_nested_divisions(const Program& p);
 
 // Positions are compared as positions: labels[n] == i32(d) is i64(labels[n]) == d, and labels[n] - d == 0 is labels[n] == d.
 // What stands for them then is found by gather. An axis that begins

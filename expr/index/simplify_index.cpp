@@ -84,7 +84,8 @@ class IndexSimplifier {
     const bool all =
         prove_bounds(a_, {axes_, {}, affine::expression(a_, left), affine::expression(a_, d)}).verdict == BoundsAnswer::Verdict::proved;
     if (all) return n.op == Op::div ? whole : left;
-    return Poly::atom(a_.binary(n.op, affine::expression(a_, p), affine::expression(a_, d)));
+    // (i + W - 1)%W is (i - 1)%W.
+    return Poly::atom(a_.binary(n.op, affine::expression(a_, n.op == Op::mod ? left : p), affine::expression(a_, d)));
   }
 
   Id rebuilt(Id id, const Node& n, const std::unordered_map<Id, Poly>& done) {

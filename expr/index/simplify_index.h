@@ -8,6 +8,7 @@
 //   (i - i%2)/2 => i/2
 //   (i%2 + 1)/2 + i/2 => (i + 1)/2
 //   ((i + 2)%3 + 1)%3 => i%3
+//   (i + 2*W - 1)%W => (i - 1)%W
 //
 // Exact. What is compared are sums with their terms collected, so equal indices mostly become equal nodes.
 #pragma once

@@ -183,10 +183,12 @@ class Lexer {
   std::string_view look_at(size_t token) const { return result_.list[token].text; }
 
   void add(TokenKind kind, size_t size) {
-    if (kind == TokenKind::word && joins(text_.substr(at_, size)))  // no statement begins with it: the line before goes on
+    const std::string_view text = text_.substr(at_, size);
+    const bool infix = kind == TokenKind::sign && infix_level(text) != level_open;
+    if (infix || (kind == TokenKind::word && joins(text)))  // no statement begins with it: the line before goes on
       while (!result_.list.empty() && result_.list.back().kind == TokenKind::line_end && result_.list.back().text == "\n")
         result_.list.pop_back();
-    result_.list.push_back({kind, text_.substr(at_, size), here()});
+    result_.list.push_back({kind, text, here()});
     at_ += size;
     after_token_ = here();
     line_has_tokens_ = true;

@@ -1,5 +1,5 @@
 // Text to tokens. A newline is a token (it ends a statement) except inside ( ) and [ ], behind a sign or word that something must follow
-// (x +, then, else), and before then, else and in.
+// (x +, then, else), and before a sign between two operands, then, else and in.
 #pragma once
 #include <string>
 #include <string_view>

@@ -133,7 +133,7 @@ class ExpressionParser {
         std::string of = last.state == State::let_value ? "let " + last.text : "if";
         std::string hint = last.state == State::then ? "every if has an else" : "";
         if (cursor_.peek().kind == TokenKind::line_end) {
-          hint += (hint.empty() ? "" : "; ") + std::string("a line goes on inside ( ) or [ ], and behind a sign");
+          hint += (hint.empty() ? "" : "; ") + std::string("a line goes on inside ( ) or [ ], and beside a sign");
         }
         if (const std::string known = stranger_sign(cursor_.peek().text); !known.empty()) hint = known.substr(2);
         cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos), hint);
@@ -210,7 +210,7 @@ class ExpressionParser {
   [[noreturn]] void no_operand() {
     std::string hint;
     const Token& token = cursor_.peek();
-    if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on inside ( ) or [ ], and behind a sign";
+    if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on inside ( ) or [ ], and beside a sign";
     if (!open_.empty() && open_.back().pos.line == token.pos.line && open_.back().pos.column + 1 == token.pos.column) {
       if (const std::string known = stranger_sign(std::string(open_.back().text) + std::string(token.text)); !known.empty())
         hint = known.substr(2);

@@ -84,7 +84,8 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) {
-  const Program one = without_flattened_axes(without_neutral_terms(recognize(in_one_direction(with_plain_positions(p)))));
+  const Program one =
+      without_flattened_axes(without_neutral_terms(recognize(in_one_direction(without_nested_divisions(with_plain_positions(p))))));
   const Program summed = gather(without_nested_sums(without_added_sums(without_repeated_reductions(one))));
   return without_repeated_reductions(with_numbers_outside(summed));
 }
@@ -93,11 +94,18 @@ namespace {
 
 Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
 Program gathered(const Program& p) { return without_nested_sums(with_few_terms(gather(without_flattened_axes(p)))); }
+// Inlining brings choices into sums over few places, which then are no sums.
+Program inlined(const Program& p) {
+  const Program once = inline_injective(p);
+  const Program terms = with_few_terms(once);
+  return std::ranges::equal(once.definitions(), terms.definitions(), {}, &Definition::body, &Definition::body) ? once
+                                                                                                               : inline_injective(terms);
+}
 // Inlining brings constants together: reads at fixed places, what the user named.
 Program simplified(const Program& p) {
   return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(at_only_places(without_flattened_axes(p)))))));
 }
-Program in_normal_form(const Program& p) { return simplified(inline_injective(gathered(lifted(p)))); }
+Program in_normal_form(const Program& p) { return simplified(inlined(gathered(lifted(p)))); }
 
 }  // namespace
 
@@ -125,7 +133,7 @@ Passes::Passes(const Program& op, const CompileOptions& options)
   pipeline.step("gather", gathered);
   written_ = pipeline.current();
   if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);
-  pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
+  pipeline.step("inline", inlined);
   pipeline.step("simplify", simplified);
   if (options_.differentiate && pipeline.open())
     // The half of step "stash" that knows no sizes.
@@ -157,7 +165,7 @@ Derivation Passes::derive(const StashChoice& choice) const {
     });
     // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
     pipeline.step("tidy", [](const Program& p) {
-      return with_collected_maps(inline_injective(simplify(with_decided_choices(p, Decisions::all)), stashes(p)));
+      return with_collected_maps(with_simple_indices(inline_injective(simplify(with_decided_choices(p, Decisions::all)), stashes(p))));
     });
   }
   auto own = [&](const Program& p) { return stash_ ? p : own_copy(p); };

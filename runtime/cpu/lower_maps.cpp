@@ -155,12 +155,14 @@ void Lowering::map(const std::vector<size_t>& group) {
   choose_transposes(turns, vars, left_locals(m));
   std::vector<size_t> sequential = group;
   std::ranges::sort(sequential);
+  emit_.cut_along = vectors_ ? vector_axis({group[0]}) : kNone;
   for (const SpecMember* x : members_of(sequential)) {
     Expr value = to_storage(*x, emit_.value(x->body, left_locals(*x)));
     if (!joined(group, *x)) values.push_back(reading_always(value, turns.reads));
     if (group.size() > 1) emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = value;
   }
   emit_.given.clear();
+  emit_.cut_along = kNone;
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
   if (one_in_row(v)) v = kNone;

@@ -158,7 +158,8 @@ Expr Walk::read(Id id, const Node& n) {
       continue;
     }
     const bool along = e.inside_along != kNone && arena()[ids[i]].depends_on(e.inside_along);
-    args.push_back(shared ? axes.at(ids[i]) : along ? index_inside(ids[i]) : index(ids[i]));
+    const bool cut = made == e.made.end() && i + 1 == ids.size() && e.cut_along != kNone && arena()[ids[i]].depends_on(e.cut_along);
+    args.push_back(shared ? axes.at(ids[i]) : along ? index_inside(ids[i]) : cut ? in_its_run(ids[i]) : index(ids[i]));
     extents.emplace_back();
     if (shared || along || surely_inside(n, i)) continue;
     // A dimension is unknown where axes of unknown extent are its only index. And where Halide is to find the places that
@@ -191,14 +192,26 @@ const std::vector<Bend>* Walk::border_of(const Node& read) const {
   return found == e.borders->end() ? nullptr : &found->second;
 }
 
+// The place, if it is one of first..last, as most are: Halide then makes a loop of its own for these, in which nothing is asked. (Likely twice:
+// in what several reads share the inner one is lost, v21.)
+static Expr mostly(const Expr& place, int64_t first, int64_t last, const Expr& otherwise) {
+  const Expr low = static_cast<int>(first), high = static_cast<int>(last);
+  return Halide::select(place >= low && place <= high, Halide::likely(Halide::clamp(Halide::likely(place), low, high)), otherwise);
+}
+
 // What is read for this place. length: of a row, most of which Halide is to find is read where it is; 0: it need not.
 Expr Walk::bent(const Bend& bend, const Expr& place, int64_t length) const {
   Emitter::Axes at = axes;
   at[bend.at] = place - static_cast<int>(bend.first);
   const Expr there = Walk{e, at}.index(bend.index);
   if (!e.mostly_inside || length == 0) return there;
-  const Expr last = static_cast<int>(length - 1);
-  return Halide::select(place >= 0 && place <= last, Halide::clamp(Halide::likely(place), 0, last), there);
+  return mostly(place, 0, length - 1, there);
+}
+
+Expr Walk::in_its_run(Id id) {
+  const auto run = straight_run(e.spec, id);
+  if (!run) return index(id);
+  return mostly(index(run->part) + static_cast<int>(run->shift), run->first + run->shift, run->last + run->shift, index(id));
 }
 
 bool Walk::is_within(Id index, int64_t extent) const {

@@ -44,6 +44,7 @@ struct Emitter {
   bool mostly_inside = false;
   std::set<std::pair<Id, size_t>> moved = {};  // reads and dimensions: moved_reads(spec)
   bool loops_by_halide = true;       // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
+  Id cut_along = kNone;              // vectors run along this axis, and Halide may make a loop of its own for the longest run of places
   Id inside_along = kNone;           // all reads at places that depend on this axis are inside there
   Halide::Expr only = {};            // steps of sums happen where this holds; undefined: everywhere
   Padding* padding = nullptr;        // null: reads outside are clamped where they stand

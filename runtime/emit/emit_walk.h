@@ -30,6 +30,7 @@ struct Walk {
   Expr read(Id id, const Node& n);
   const std::vector<Bend>* border_of(const Node& read) const;  // null: it has none
   Expr bent(const Bend& bend, const Expr& place, int64_t length) const;
+  Expr in_its_run(Id index_id);
   bool is_within(Id index, int64_t extent) const;
   bool surely_inside(const Node& read, size_t dimension) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;

@@ -5,6 +5,7 @@
 
 #include "expr/index/dims.h"
 #include "expr/index/linear.h"
+#include "expr/index/simplify_index.h"
 
 namespace xhat::runtime {
 namespace {
@@ -94,7 +95,70 @@ class Finder {
   std::map<std::vector<Bend>, size_t> numbers_;
 };
 
+bool is_choice_of_places(Op op) { return op == Op::mod || op == Op::abs || op == Op::select; }
+
+// f(p) == p + f(first) - first for all places of the run?
+bool is_straight(Arena& a, Id f, Id at, int64_t first, int64_t last) {
+  const int64_t shift = evaluate_extent(a, f, {}, {{at, first}}) - first;
+  if (last - first > kLongestRow) {
+    const AxisRange run{at, a.integer(first), a.integer(last + 1)};
+    return fusion::simplified_index(a, f, {&run, 1}) == fusion::simplified_index(a, a.add(at, a.integer(shift)), {&run, 1});
+  }
+  for (int64_t p = first; p <= last; ++p)
+    if (evaluate_extent(a, f, {}, {{at, p}}) != p + shift) return false;
+  return true;
+}
+
+// The longest run of a function of places low..high, whose runs lie side by side.
+std::optional<StraightRun> longest_run(Arena& a, Id f, Id at, int64_t low, int64_t high) {
+  constexpr int kMostRuns = 8;
+  auto shift_at = [&](int64_t p) { return evaluate_extent(a, f, {}, {{at, p}}) - p; };
+  StraightRun best{kNone, 0, 0, -1};
+  int runs = 0;
+  for (int64_t first = low; first <= high; ++runs) {
+    if (runs == kMostRuns) return {};
+    const int64_t shift = shift_at(first);
+    int64_t last = first, step = 1;
+    for (; step <= high - last && shift_at(last + step) == shift; step *= 2) last += step;
+    for (; step > 0; step /= 2)
+      if (step <= high - last && shift_at(last + step) == shift) last += step;
+    if (last - first > best.last - best.first) best = {kNone, shift, first, last};
+    first = last + 1;
+  }
+  const bool most = best.last - best.first >= (high - low) / 2;
+  return most && is_straight(a, f, at, best.first, best.last) ? std::optional(best) : std::nullopt;
+}
+
 }  // namespace
+
+std::optional<StraightRun> straight_run(const KernelSpec& spec, Id index) {
+  Arena& a = *spec.arena;
+  const std::vector<Id> all = reachable(a, index);
+  auto is_none = [&](Id id) { return is_read(a[id].op) || is_reduction(a[id].op) || is_float(a[id].type) || a[id].op == Op::dim; };
+  if (std::ranges::any_of(all, is_none)) return {};
+  // What the index may be a function of: its only axis, or what one of its choices is made of.
+  std::vector<Id> parts;
+  bool bends = false;
+  for (Id id : all) {
+    if (is_choice_of_places(a[id].op)) bends = true;
+    if (a[id].op == Op::mod || a[id].op == Op::abs) parts.push_back(a[id].arg(0));
+  }
+  if (!bends) return {};
+  if (a[index].free_axes().size() == 1) parts.insert(parts.begin(), a[index].free_axes()[0]);
+  for (Id part : parts) {
+    if (a[part].free_axes().empty()) continue;
+    const auto [low, high] = spec.interval(part);
+    if (low <= -KernelSpec::kFar || high >= KernelSpec::kFar) continue;
+    const Id at = a.axis("xh_run");
+    const Id f = substitute(a, index, {{part, at}});
+    if (a[f].free_axes().size() != 1 || a[f].free_axes()[0] != at) continue;
+    if (auto run = longest_run(a, f, at, low, high)) {
+      run->part = part;
+      return run;
+    }
+  }
+  return {};
+}
 
 Borders take_borders(KernelSpec& spec) {
   Finder finder(spec);

@@ -5,6 +5,7 @@
 #pragma once
 #include <compare>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "runtime/kernel/kernel_spec.h"
@@ -21,6 +22,16 @@ struct Bend {
 
 // By what stands as `else` in such reads, a number that is none of theirs: a bend for each dimension.
 using Borders = std::map<Id, std::vector<Bend>>;
+
+// An index that bends is a place itself in its longest run: index == part + shift where first <= part <= last. (j + 1)%N is j + 1 for j in 0..N-1.
+struct StraightRun {
+  Id part;
+  int64_t shift, first, last;
+};
+
+// Undefined where the index does not bend by a remainder, a choice or an absolute value, or where the run is less than half of all.
+// (Of minimum, maximum and clamp Halide finds the run itself.)
+std::optional<StraightRun> straight_run(const KernelSpec& spec, Id index);
 
 // Of all reads of sums whose last index bends. Their axes `at` become axes of the kernel, over which nothing runs.
 Borders take_borders(KernelSpec& spec);

@@ -90,6 +90,15 @@ std::vector<Case> cases() {
        " y[b,t in 0..T,c] = sum(r: w[r]*(let u = t+r-3 in if u < 0 then 2*x[b,0,c]-x[b,clamp(-u,0,T-1),c]\n"
        "   else if u >= T then 2*x[b,T-1,c]-x[b,clamp(2*T-2-u,0,T-1),c] else x[b,clamp(u,0,T-1),c]))\n}",
        {{"B", 3}, {"T", 101}, {"C", 12}}, false, {{"xh_read", 0, 0}}},
+      // Most of a row whose places go round, turn or are chosen is read where it is.
+      {"rows_that_go_round",
+       "op f(x: f32[N,M], z: f32[N,M]) -> (y) { y[n in 0..N,m in 0..M] = x[n,(m+M-1)%M]*z[n,(m+M-1)%M] + x[n,(m+1)%M] }",
+       {{"N", 9}, {"M", 67}}, false, {{"% x8", 0, 3, 8}}},
+      // The neighbours' gradients are one map, without a sum over them.
+      {"neighbours_as_a_tensor", "op f(x: f32[N]) -> (y) {\n t[c in 0..3,n in 0..N] = x[(n+c-1)%N]\n y[n] = (t[2,n] - t[0,n])*t[1,n]\n}", {{"N", 67}},
+       true, {{"for (", 0, 2}}},
+      {"rows_that_turn", "op f(x: f32[N,M]) -> (y) { y[n in 0..N,m in 0..M] = exp(x[n,abs(m-2)]) + x[n,if m+1 < M then m+1 else 0] }",
+       {{"N", 9}, {"M", 67}}, false, {{"xh_in1[ramp", 3, 9999, 8}}},
       // The minimum, its sum and the mask walk all places, in whole vectors, of what is made by odd and even ones.
       {"least_of_transposed", kLeastOfTransposed, {{"N", 3}, {"C", 3}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}}},
       // To an odd size the readers have an axis of their own.

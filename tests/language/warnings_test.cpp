@@ -74,7 +74,7 @@ TEST(SwappedIndices, AreNamed) {
   EXPECT_TRUE(said("y[n,d] = x[n,d] + z[n,n]").find("did you mean") == std::string::npos) << said("y[n,d] = x[n,d] + z[n,n]");
 }
 
-TEST(LinesGoOn, BehindSignsAndBesideThenAndElse) {
+TEST(LinesGoOn, BesideSignsThenAndElse) {
   const std::string plain = "op f(x: f32[N]) -> (y, z) {\n  y[i] = if x[i] > 0 then x[i] else -x[i]\n  z[i] = let a = x[i] in a * a + 1\n}";
   const std::string broken =
       "op f(x: f32[N]) -> (y, z) {\n  y[i] =\n    if x[i] > 0\n    then x[i]\n\n    else  # else\n      -x[i]\n  z[i] = let a = x[i]\n    "
@@ -82,8 +82,10 @@ TEST(LinesGoOn, BehindSignsAndBesideThenAndElse) {
   EXPECT_TRUE(equal(parse_op(plain), parse_op(broken)));
   const std::string program = "prog p(x: f32) -> (y) {\n  var y = x\n  if x > 0 {\n    y = 1\n  }\n  else {\n    y = 2\n  }\n}";
   EXPECT_EQ(error_of([&] { parse_op(program); }), "no error");
-  EXPECT_NE(error_of([&] { parse_op("op f(x: f32[N]) -> (y) {\n y[i] = x[i]\n + 1\n}"); }),
-            "no error");  // a line may not begin with a sign
+  EXPECT_TRUE(equal(parse_op("op f(x: f32[N]) -> (y, z) {\n y[i] = x[i]\n\n   - 1  # less\n   + exp(x[i])\n z[i] = -x[i]\n}"),
+                    parse_op("op f(x: f32[N]) -> (y, z) { y[i] = x[i] - 1 + exp(x[i]); z[i] = -x[i] }")));
+  EXPECT_NE(error_of([&] { parse_op("op f(x: f32[N]) -> (y) {\n y[i] = x[i];\n + 1\n}"); }), "no error");
+  EXPECT_NE(error_of([&] { parse_op("op f(x: f32[N]) -> (y) {\n + x[i]\n}"); }), "no error");
   EXPECT_NE(error_of([&] { parse_op("op f(x: f32[N]) -> (y) {\n y[i] = if x[i] > 0 then 1; else 2\n}"); }), "no error");
 }
 

@@ -30,6 +30,9 @@ TEST(FewTerms, OfChoicesByThePlace) {
   EXPECT_EQ(body_of(written_out("op f(x: f64[N,3]) -> (y) { y[n] = sum(c if c != 1: x[n,c]) }"), "y"), "x[n,0] + x[n,2]");
   EXPECT_EQ(body_of(written_out("op f(x: f64[N,3], a: f64[3]) -> (y) { y = sum(n,c if n < 2 && c < 2: a[c]*x[n,c]) }"), "y"),
             "sum(n if n < 2: a[0] * x[n,0] + a[1] * x[n,1])");
+  EXPECT_EQ(
+      body_of(written_out("op f(x: f64[3,3]) -> (y) { y = sum(a,c: if a == 1 && c == 0 || a == 0 && c == 2 then x[a,c] else 0) }"), "y"),
+      "0 + x[1,0] + (x[0,2] + 0)");
 }
 
 TEST(FewTerms, StayASumOtherwise) {
@@ -80,6 +83,14 @@ TEST(FewTerms, CotangentsAreReadWhereTheyAre) {
   const Program reads = inline_injective(with_few_terms(gather(lift_reductions(p, true))));
   EXPECT_NE(print(reads).find("dy[0,1]"), std::string::npos) << print(reads);
   EXPECT_TRUE(equal(reads, at_only_places(reads)));
+}
+
+// Neighbours kept in a tensor of their own: choices come into the gradient's sum when its terms are brought together.
+TEST(FewTerms, OfWhatInliningBringsTogether) {
+  const Program op = parse_op("op f(x: f64[N]) -> (y) {\n t[c in 0..3,n in 0..N] = x[(n+c-1)%N]\n y[n] = (t[2,n] - t[0,n])*t[1,n]\n}");
+  const Program once = inline_injective(with_few_terms(gather(lift_reductions(gradient(op), true))));
+  EXPECT_EQ(backward_reductions(once), 1) << print(once);
+  EXPECT_EQ(backward_reductions(inline_injective(with_few_terms(once))), 0);
 }
 
 // What is stacked by an `if` has the gradient of what has names.

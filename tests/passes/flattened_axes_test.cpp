@@ -54,7 +54,26 @@ TEST(SimpleIndices, ReadTheSamePlaces) {
   EXPECT_EQ(simple("op f(v: f64[G], s: f64[4*G]) -> (y) { y[g in 0..G] = sum(c in 0..4: v[(4*g+c)/4]*s[4*((4*g+c)/4)+c%4]) }"),
             "sum(c in 0..4: v[g] * s[4*g+c])");
   EXPECT_EQ(simple("op f(x: f64[N]) -> (y) { y[i in 0..N] = x[i/2] }"), "x[i/2]");
-  EXPECT_EQ(simple("op f(x: f64[H,W]) -> (y) { y[h in 0..H, w in 0..W] = x[(h*W+w)/W,(h*W+w+1)%W] }"), "x[h,(W*h+w+1)%W]");
+  EXPECT_EQ(simple("op f(x: f64[H,W]) -> (y) { y[h in 0..H, w in 0..W] = x[(h*W+w)/W,(h*W+w+1)%W] }"), "x[h,(w+1)%W]");
+  EXPECT_EQ(simple("op f(x: f64[W]) -> (y) { y[w in 0..W] = x[((w+W-1)%W+W-1)%W] }"), "x[(w-2)%W]");
+  // Axes of sums within sums, but not where one name has two ranges.
+  EXPECT_EQ(simple("op f(x: f64[8]) -> (y) { y = sum(i in 0..2: sum(j in 0..4: x[4*((4*i+j)/4)+j])^2) }"),
+            "sum(i in 0..2: sum(j in 0..4: x[4*i+j])^2)");
+  EXPECT_EQ(simple("op f(x: f64[4]) -> (y) { y = sum(j in 0..4: x[j/4]) + sum(j in 0..8: x[j/4]) }"),
+            "sum(j in 0..4: x[j/4]) + sum(j in 0..8: x[j/4])");
+}
+
+TEST(SimpleIndices, OfNestedDivisionsAlone) {
+  auto solvable = [](const std::string& text) {
+    Program p = parse_op(text), after = without_nested_divisions(p);
+    verify(after);
+    expect_same_values(p, after);
+    return body_of(after, "y");
+  };
+  EXPECT_EQ(solvable("op f(x: f64[W]) -> (y) { y[w in 0..W] = x[w/2] + sum(v in 0..W if ((v-1)%W-1)%W == w: x[v]) }"),
+            "x[w/2] + sum(v if (v - 2) % W == w: x[v])");
+  EXPECT_EQ(solvable("op f(x: f64[2*W]) -> (y) { y[w in 0..2*W] = sum(r in 0..3 if (w + 4 - 2*r) % 2 == 0: x[(w+4-2*r)/2]) }"),
+            "sum(r in 0..3 if (w + 4 - 2 * r) % 2 == 0: x[(w+4-2*r)/2])");
 }
 
 TEST(SimpleIndices, ReadsThatTheRangesKeepInsideHaveNoElse) {
