@@ -9,6 +9,7 @@
 #include "expr/core/syntax.h"
 #include "expr/index/affine.h"
 #include "expr/index/dims.h"
+#include "expr/index/expand_calls.h"
 #include "expr/text/elaborate_scope.h"
 
 namespace xhat {
@@ -34,6 +35,14 @@ const std::shared_ptr<const Program>& callee_of(const OpScope& s, const ast::Nod
     throw Error(fmt::format("op {} takes {} arguments, not {}: {}", n.text, callee.inputs.size(), n.args.size(), names_of(callee, callee.inputs)),
                 n.pos);
   return it->second;
+}
+
+bool is_function_of_numbers(const Program& p) {
+  auto is_number = [&](TensorId t) { return p.tensors[t].shape.empty(); };
+  return p.outputs.size() == 1 && p.dims.empty() && !p.steps && !states_gradient(p) && std::ranges::all_of(p.inputs, is_number) &&
+         std::ranges::all_of(p.forward.definitions, [&](const Definition& d) {
+           return d.targets.size() == 1 && is_number(d.target()) && (!d.is_call() || is_function_of_numbers(*d.callee));
+         });
 }
 
 Id OpScope::declare_dim(const std::string& name, Pos pos) {

@@ -59,6 +59,10 @@ std::string did_you_mean(ast::Stranger kind, const std::string& name, const std:
 // The op that is called, with as many arguments as it takes; errors else.
 const std::shared_ptr<const Program>& callee_of(const OpScope& s, const ast::Node& call);
 
+// Is it made of numbers alone, and one of them its result? Then it may be called within an expression, as functions are. Not if it states a
+// gradient, which belongs to a call.
+bool is_function_of_numbers(const Program& op);
+
 // A read in the text: its place, and the conditions around it there.
 struct Occurrence {
   ast::Ref ref;

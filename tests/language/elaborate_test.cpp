@@ -7,7 +7,9 @@
 
 #include <ranges>
 
+#include "ad/check/random_inputs.h"
 #include "expr/core/uses.h"
+#include "expr/eval/evaluate.h"
 #include "expr/index/dims.h"
 
 namespace xhat::elaborate_test {
@@ -379,6 +381,31 @@ std::string chain_of_calls(int levels) {
   std::string text = "op g0(x: f32[N]) -> (y) { y[i] = x[i] }\n";
   for (int k = 1; k <= levels; ++k) text += fmt::format("op g{0}(x: f32[N]) -> (y) {{ y = g{1}(x) }}\n", k, k - 1);
   return text;
+}
+
+// An op of numbers in an expression is what stands in it.
+TEST(ElaborateCallsTest, OpsOfNumbersStandInExpressions) {
+  const std::string ops =
+      "op half(x: f64) -> (y) { y = x / 2 }\n"
+      "op g(x: f64, w: f64) -> (y) {\n y = t * half(w) + t\n t = sum(k in 0..3: x * f64(k))\n}\n";
+  for (const auto& [called, written] :
+       {std::pair{"op f(x: f64[N]) -> (y) { y[i] = half(x[i] + 1) * half(2) }",
+                  "op f(x: f64[N]) -> (y) { y[i] = (x[i] + 1) / 2 * (2.0 / 2) }"},
+        std::pair{"op f(x: f64[N,M]) -> (y) { y[n] = sum(k: g(x[n,k], x[n,0])) }",  // k of the sum is not k of g
+                  "op f(x: f64[N,M]) -> (y) { y[n] = sum(k: let t = sum(q in 0..3: x[n,k] * f64(q)) in t * (x[n,0] / 2) + t) }"},
+        std::pair{"op f(x: f32[N], s: f64) -> (y) { y[i] = half(x[i]) + half(half(s)) }",
+                  "op f(x: f32[N], s: f64) -> (y) { y[i] = f64(x[i]) / 2 + s / 2 / 2 }"},
+        std::pair{"op f(x: f64) -> (y) { y = -half(x) }", "op f(x: f64) -> (y) { y = -(x / 2) }"}}) {
+    const Program p = parse_op(ops + called), q = parse_op(written);
+    verify(p);
+    const Arrays inputs = random_inputs(p, {{"N", 3}, {"M", 4}}, 1);
+    EXPECT_EQ(evaluate(p, inputs).at("y").reals, evaluate(q, inputs).at("y").reals) << print(p);
+    EXPECT_EQ(p.forward.definitions.size(), 1U) << print(p);
+  }
+  auto message = [&](const std::string& op) { return message_of(ops + op); };
+  EXPECT_NE(message("op f(x: f64[N]) -> (y) { y[i] = half(x[i], 2) }").find("op half takes 1 arguments, not 2: x"), std::string::npos);
+  EXPECT_NE(message("op f(x: i32[N]) -> (y) { y[i] = half(x[i]) }").find("half takes f64 for x, and this is i32; cast it, as in f64(…)"),
+            std::string::npos);
 }
 
 TEST(ElaborateErrorsTest, CallsThatBecomeTooMuch) {

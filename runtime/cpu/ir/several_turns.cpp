@@ -11,14 +11,28 @@ namespace {
 
 constexpr std::string_view kMark = "_turns";
 
-// How many turns the loop's name asks for. 1: the loop stays as it is; Halide appends to the name where it takes the last turns out of a loop.
-int turns_of(const std::string& loop) {
+// Is there a variable in it whose name has this part?
+struct Mentions : hi::IRVisitor {
+  using IRVisitor::visit;
+  std::string_view part;
+  bool found = false;
+  explicit Mentions(std::string_view name) : part(name) {}
+  void visit(const hi::Variable* op) override { found = found || op->name.find(part) != std::string::npos; }
+};
+
+// How many turns the loop's name asks for. 1: the loop stays as it is. Halide appends to the name where it takes turns out of a loop, except for the
+// first ones, of which there are few.
+int turns_of(const hi::For& op) {
+  const std::string& loop = op.name;
   const size_t at = loop.rfind(kMark);
   int turns = 1;
   if (at == std::string::npos) return 1;
   const char* end = loop.data() + loop.size();
   const auto read = std::from_chars(loop.data() + at + kMark.size(), end, turns);
-  return read.ec == std::errc() && read.ptr == end ? turns : 1;
+  if (read.ec != std::errc() || read.ptr != end) return 1;
+  Mentions first_ones(".prologue");
+  op.extent.accept(&first_ones);
+  return first_ones.found ? 1 : turns;
 }
 
 // One copy of a turn. Its lets have names of their own, as later passes take two lets of one name for one value. Its indices are simplified, so that
@@ -76,7 +90,7 @@ struct Turns : hi::IRMutator {
     auto loop = [&](const std::string& name, const Expr& first, const Expr& count, const Stmt& in) {
       return hi::For::make(name, first, count, op->for_type, op->partition_policy, op->device_api, in);
     };
-    const int asked = turns_of(op->name), turns = asked > 1 ? worth_writing_out(body, asked) : 1;
+    const int asked = turns_of(*op), turns = asked > 1 ? worth_writing_out(body, asked) : 1;
     if (turns <= 1 || op->for_type != hi::ForType::Serial) return loop(op->name, op->min, op->extent, body);
     const Expr whole = hi::simplify(op->extent / turns), rest = hi::simplify(op->extent % turns);
     if (is_const_zero(whole)) return loop(op->name, op->min, op->extent, body);
