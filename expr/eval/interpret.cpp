@@ -442,27 +442,29 @@ class Interpreter {
     return n.text == "flip" ? flipped(v, d) : rolled(v, d, integer(n.args[1]));
   }
   std::vector<View> call_op(const Node& n) {
-    std::vector<View> results;
-    Arrays arguments;
-    for (const ast::Op& op : file_.ops) {
-      if (op.name != n.text || op.kind == ast::Op::Kind::grad) continue;
-      for (size_t k = 0; k < n.args.size(); ++k) {
-        const ast::Parameter& p = op.body.parameters.at(k);
-        View v = eval(n.args[k], is_integer(p.type));
-        arguments[p.name] = array_of(v.weak ? to_type(v, p.type) : v);
-      }
-      const Program& pure = *elaborated().find(op.name);
-      const DimValues dims = dims_of_call(pure, shapes_of(arguments), dims_);
-      const bool prog = op.kind == ast::Op::Kind::prog;
-      Arrays made = prog ? interpret(file_, op, arguments, dims) : evaluate(pure, arguments, dims, kExact);
-      for (const ast::Name& name : op.body.outputs) results.push_back(of(made.at(name.text)));
-      for (const ast::Parameter& p : op.body.parameters)
-        if (p.inout) results.push_back(of(made.at(p.name)));
-      return results;
+    const Program* pure = elaborated().find(n.text);
+    if (!pure) throw Error("there is no function or op " + n.text, n.pos);
+    const auto op = std::ranges::find_if(file_.ops, [&](const ast::Op& x) { return x.name == n.text && x.kind != ast::Op::Kind::grad; });
+    std::vector<View> arguments;
+    for (size_t k = 0; k < n.args.size(); ++k) {
+      const DType type = op->body.parameters.at(k).type;
+      const View v = eval(n.args[k], is_integer(type));
+      arguments.push_back(v.weak || is_function_of_numbers(*pure) ? to_type(v, type) : v);
     }
-    throw Error("there is no function or op " + n.text, n.pos);
+    if (!is_function_of_numbers(*pure)) return run_op(*op, *pure, arguments);
+    return {at_each_point(pure->tensors[pure->outputs[0]].type, arguments, [&](const auto& x) { return run_op(*op, *pure, x)[0]; })};
   }
-
+  std::vector<View> run_op(const ast::Op& op, const Program& pure, const std::vector<View>& values) {
+    Arrays arguments;
+    for (const View& v : values) arguments[op.body.parameters[arguments.size()].name] = array_of(v);
+    const DimValues dims = dims_of_call(pure, shapes_of(arguments), dims_);
+    Arrays made = op.kind == ast::Op::Kind::prog ? interpret(file_, op, arguments, dims) : evaluate(pure, arguments, dims, kExact);
+    std::vector<View> results;
+    for (const ast::Name& name : op.body.outputs) results.push_back(of(made.at(name.text)));
+    for (const ast::Parameter& p : op.body.parameters)
+      if (p.inout) results.push_back(of(made.at(p.name)));
+    return results;
+  }
   View reduce(const Node& n) {
     std::vector<View> values;
     points(n, 0, values);

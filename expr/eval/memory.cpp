@@ -260,6 +260,18 @@ View apply(Op op, std::vector<View> operands) {
   return made;
 }
 
+View at_each_point(DType type, const std::vector<View>& operands, const std::function<View(const std::vector<View>&)>& function) {
+  std::vector<int64_t> shape;
+  for (const View& v : operands) shape = broadcast_shape(shape, v.shape);
+  const View made = fresh(type, shape);
+  for (size_t i = 0; i < made.places.size(); ++i) {
+    std::vector<View> numbers;
+    for (const View& v : operands) numbers.push_back(element(expanded(v, shape), i));
+    write(element(made, i), function(numbers));
+  }
+  return made;
+}
+
 View choose(const View& condition, const View& then_in, const View& otherwise_in) {
   View then = then_in, otherwise = otherwise_in;
   to_common_type(then, otherwise);

@@ -1,5 +1,6 @@
 // Values of the interpreter (expr/eval/interpret.h): views of memory that others may share.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,8 @@ View reshaped(const View& v, std::vector<int64_t> shape);  // -1: what is left
 std::vector<int64_t> broadcast_shape(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
 // An operation of ops.def, element by element, operands broadcast and of one type.
 View apply(Op op, std::vector<View> operands);
+// A function of numbers, element by element, operands broadcast.
+View at_each_point(DType type, const std::vector<View>& operands, const std::function<View(const std::vector<View>&)>& function);
 View choose(const View& condition, const View& then, const View& otherwise);
 // A reduction of the language over these numbers, in order; argmax and argmin count from `first`. Of none, what they would be
 // of may be known.

@@ -14,7 +14,11 @@ namespace xhat::imperative {
 using ast::Kind;
 using ast::Ref;
 
-bool Expression::is_op(const ast::Node& n) const { return n.kind == Kind::call && c_.scope.ops.contains(n.text); }
+bool Expression::is_op(const ast::Node& n) const {
+  if (n.kind != Kind::call) return false;
+  const auto op = c_.scope.ops.find(n.text);
+  return op != c_.scope.ops.end() && !is_function_of_numbers(*op->second);
+}
 
 bool Expression::is_of_positions(Ref ref) const {
   const ast::Node& n = node(ref);
@@ -312,7 +316,7 @@ Shape Expression::call_shape(Ref ref, const ast::Node& n) {
     }
     return result;
   }
-  if (!dtype_from_name(n.text) && !function_named(n.text)) {
+  if (!dtype_from_name(n.text) && !function_named(n.text) && !c_.scope.ops.contains(n.text)) {
     std::vector<std::string> names = {"clone", "concat", "flip", "roll", "zeros", "full", "f32", "f64", "i64", "i32"};
     for (auto i = static_cast<size_t>(Op::neg); i <= static_cast<size_t>(Op::random); ++i)
       names.emplace_back(info(static_cast<Op>(i)).text);

@@ -7,6 +7,7 @@
 #include "expr/core/syntax.h"
 #include "expr/imperative/expression.h"
 #include "expr/index/simplify_index.h"
+#include "expr/rules/simplify.h"
 
 namespace xhat::imperative {
 
@@ -285,6 +286,11 @@ Value Expression::call_value(Ref ref, const ast::Node& n, std::span<const Id> p)
     return cast_value(a_, *t, v[0], n.pos);
   }
   const Op* op = function_named(n.text);
+  if (!op) {
+    std::vector<Id> avoid;
+    for (Id position : p) avoid.insert(avoid.end(), a_[position].free_axes().begin(), a_[position].free_axes().end());
+    return number_of_op(c_.scope, n, v, avoid);
+  }
   if (static_cast<int>(v.size()) != info(*op).arity)
     throw Error(fmt::format("{} takes {} operand{}, not {}{}", n.text, info(*op).arity, info(*op).arity == 1 ? "" : "s", v.size(),
                             ast::is_reduction_name(n.text) ? "; of all elements write " + n.text + "(i: x[i])" : ""),

@@ -45,6 +45,25 @@ bool is_function_of_numbers(const Program& p) {
          });
 }
 
+Value number_of_op(OpScope& s, const ast::Node& n, const std::vector<Value>& args, std::span<const Id> avoid) {
+  Arena& a = s.arena;
+  const Program p = ordered(expand_calls(*callee_of(s, n)));
+  Replacements values;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Tensor& input = p.tensors[p.inputs[i]];
+    const Pos pos = s.file.nodes[n.args[i]].pos;
+    const DType given = args[i].untyped() ? input.type : a[args[i].typed].type;
+    if (given != input.type && promote(given, input.type) != input.type)
+      throw Error(fmt::format("{} takes {} for {}, and this is {}; cast it, as in {}(…)", n.text, name_of(input.type), input.name,
+                              name_of(given), name_of(input.type)),
+                  pos);
+    values[a.read(p.inputs[i], input.type, std::vector<Id>{})] = materialise(a, args[i], input.type, pos);
+  }
+  for (const Definition& d : p.forward.definitions)
+    values[a.read(d.target(), p.tensors[d.target()].type, std::vector<Id>{})] = substitute(a, d.body, values, avoid);
+  return typed_value(values.at(a.read(p.outputs[0], p.tensors[p.outputs[0]].type, std::vector<Id>{})));
+}
+
 Id OpScope::declare_dim(const std::string& name, Pos pos) {
   auto [it, fresh] = dims.emplace(name, kNone);
   if (fresh) {

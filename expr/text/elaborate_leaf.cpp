@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "expr/core/syntax.h"
-#include "expr/index/expand_calls.h"
 #include "expr/text/elaborate_walk.h"
 
 namespace xhat {
@@ -139,30 +138,13 @@ void Walk::check_callable(const ast::Node& n) const {
   throw Error(fmt::format("there is no function {}{}", n.text, did_you_mean(ast::Stranger::function, n.text, known)), n.pos);
 }
 
-// What stands in the op takes the place of its call.
-Value Walk::number_of_op(const ast::Node& n, const std::vector<Value>& args) {
-  const Program p = ordered(expand_calls(*callee_of(s_, n)));
-  Replacements values;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const Tensor& input = p.tensors[p.inputs[i]];
-    const Pos pos = s_.file.nodes[n.args[i]].pos;
-    const DType given = args[i].untyped() ? input.type : a_[args[i].typed].type;
-    if (given != input.type && promote(given, input.type) != input.type)
-      throw Error(fmt::format("{} takes {} for {}, and this is {}; cast it, as in {}(…)", n.text, name_of(input.type), input.name,
-                              name_of(given), name_of(input.type)),
-                  pos);
-    values[a_.read(p.inputs[i], input.type, std::vector<Id>{})] = materialise(a_, args[i], input.type, pos);
-  }
-  std::vector<Id> in_scope;
-  for (const OpenAxis& x : axes_) in_scope.push_back(x.range.axis);
-  for (const Definition& d : p.forward.definitions)
-    values[a_.read(d.target(), p.tensors[d.target()].type, std::vector<Id>{})] = substitute(a_, d.body, values, in_scope);
-  return typed_value(values.at(a_.read(p.outputs[0], p.tensors[p.outputs[0]].type, std::vector<Id>{})));
-}
-
 Value Walk::call_value(Ref, const ast::Node& n) {
   std::vector<Value> v = pop(n.args.size());
-  if (s_.ops.contains(n.text) && !function_named(n.text)) return number_of_op(n, v);
+  if (s_.ops.contains(n.text) && !function_named(n.text)) {
+    std::vector<Id> in_scope;
+    for (const OpenAxis& x : axes_) in_scope.push_back(x.range.axis);
+    return number_of_op(s_, n, v, in_scope);
+  }
   if (std::optional<DType> t = dtype_from_name(n.text)) {
     if (v.size() != 1) throw Error(fmt::format("a cast takes one operand, not {}", v.size()), n.pos);
     return cast_value(a_, *t, v[0], n.pos);

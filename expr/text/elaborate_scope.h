@@ -10,6 +10,7 @@
 #include "expr/core/conditions.h"
 #include "expr/core/program.h"
 #include "expr/text/ast.h"
+#include "expr/text/elaborate.h"
 #include "expr/text/elaborate_number.h"
 #include "expr/text/strangers.h"
 
@@ -59,9 +60,8 @@ std::string did_you_mean(ast::Stranger kind, const std::string& name, const std:
 // The op that is called, with as many arguments as it takes; errors else.
 const std::shared_ptr<const Program>& callee_of(const OpScope& s, const ast::Node& call);
 
-// Is it made of numbers alone, and one of them its result? Then it may be called within an expression, as functions are. Not if it states a
-// gradient, which belongs to a call.
-bool is_function_of_numbers(const Program& op);
+// A call of a function of numbers: what stands in the op, for these arguments. Axes of its reductions are none of `avoid`.
+Value number_of_op(OpScope& s, const ast::Node& call, const std::vector<Value>& args, std::span<const Id> avoid);
 
 // A read in the text: its place, and the conditions around it there.
 struct Occurrence {

@@ -47,7 +47,6 @@ class Walk {
   Value read_value(ast::Ref ref, const ast::Node& n);
   Value operation_value(const ast::Node& n);
   Value call_value(ast::Ref ref, const ast::Node& n);
-  Value number_of_op(const ast::Node& n, const std::vector<Value>& args);
   Value finish_reduce(const ast::Node& n);
   void rename_shadowing(std::vector<AxisRange>& axes, Id& condition, Value& body);
   Id unused_axis(const std::string& wanted, const std::vector<AxisRange>& axes, const std::vector<Id*>& parts);

@@ -92,6 +92,14 @@ TEST(Interpret, DefinitionsOverAxes) {
 }
 
 // Literals and dims take the other operand's type, so that sums beyond it wrap around.
+TEST(Interpret, OpsOfNumbersAreCalledForEachElement) {
+  const std::string ops = "op g(a: f32, b: f64) -> (y) { y = b - 2 * f64(a) }\nop twice(a: f32) -> (y) { y = a + a }\n";
+  const Arrays in = {{"x", reals({2, 2}, {1, 2, 3, 4})}};
+  EXPECT_EQ(run(ops + "prog p(x: f32[2,2]) -> (y) { y = g(x, x[1]) }", in), (Reals{1, 0, -3, -4}));
+  EXPECT_EQ(run(ops + "prog p(x: f32[2,2]) -> (y) { var y = clone(x)\n for i in 0..2 { y[i,n] = twice(y[n,i]) + twice(1) } }", in),
+            (Reals{4, 8, 18, 10}));
+}
+
 TEST(Interpret, NumbersBesideSmallIntegersWrap) {
   const auto file = ast::parse("prog p(x: u8[N]) -> (y, z) { var y = x + 200\n half = N / 2\n z[i] = x[i] * 100 / 3 + half }");
   Array x = zeros(DType::u8, {2});
