@@ -130,15 +130,37 @@ class CallBuilder {
     for (ast::Ref r : below) {
       const ast::Node& n = s_.file.nodes[r];
       if (n.kind != ast::Kind::call || !s_.ops.contains(n.text) || r == statement_.body) continue;
+      if (is_function_of_numbers(*s_.ops.at(n.text))) continue;
       std::string name = s_.unused_name(n.text + "_result");
       s_.declare_tensor(name, n.pos);
       call(r, {{name, n.pos}});
       calls_[r] = s_.tensors.at(name);
     }
+    const ast::Node& whole = s_.file.nodes[statement_.body];
+    if (statement_.targets.size() == 1 && is_function_of_numbers(*callee_of(s_, whole)))
+      if (std::vector<AxisRange> axes = broadcast(statement_.body); !axes.empty()) return each_element(std::move(axes));
     call(statement_.body, statement_.targets);
   }
 
  private:
+  // y = g(x), where g is of numbers and x has dimensions.
+  void each_element(std::vector<AxisRange> axes) {
+    BodyRequest request;
+    request.body = statement_.body;
+    request.whole = &axes;
+    request.calls = &calls_;
+    BodyResult body = elaborate_body(s_, request);
+    check_bounds(s_, body);
+    std::vector<Id> shape;
+    for (const AxisRange& r : axes) shape.push_back(r.end);
+    Definition d;
+    d.targets = {s_.add_tensor(statement_.targets[0].text, a_[body.body].type, std::move(shape), Role::defined, statement_.pos)};
+    d.axes = std::move(axes);
+    d.body = body.body;
+    d.pos = statement_.pos;
+    into_.definitions.push_back(std::move(d));
+  }
+
   void call(ast::Ref ref, const std::vector<ast::Name>& targets) {
     const ast::Node& n = s_.file.nodes[ref];
     const std::shared_ptr<const Program>& callee = callee_of(s_, n);
