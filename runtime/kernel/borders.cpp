@@ -97,13 +97,12 @@ class Finder {
 
 bool is_choice_of_places(Op op) { return op == Op::mod || op == Op::abs || op == Op::select; }
 
-// f(p) == p + f(first) - first for all places of the run?
+// f(p) == p + f(first) - first for all places of the run? Of remainders the rules of indices say so, else each place is tried.
 bool is_straight(Arena& a, Id f, Id at, int64_t first, int64_t last) {
   const int64_t shift = evaluate_extent(a, f, {}, {{at, first}}) - first;
-  if (last - first > kLongestRow) {
-    const AxisRange run{at, a.integer(first), a.integer(last + 1)};
-    return fusion::simplified_index(a, f, {&run, 1}) == fusion::simplified_index(a, a.add(at, a.integer(shift)), {&run, 1});
-  }
+  const AxisRange run{at, a.integer(first), a.integer(last + 1)};
+  if (fusion::simplified_index(a, f, {&run, 1}) == fusion::simplified_index(a, a.add(at, a.integer(shift)), {&run, 1})) return true;
+  if (last - first > kLongestRow) return false;
   for (int64_t p = first; p <= last; ++p)
     if (evaluate_extent(a, f, {}, {{at, p}}) != p + shift) return false;
   return true;
@@ -152,9 +151,13 @@ std::optional<StraightRun> straight_run(const KernelSpec& spec, Id index) {
     const Id at = a.axis("xh_run");
     const Id f = substitute(a, index, {{part, at}});
     if (a[f].free_axes().size() != 1 || a[f].free_axes()[0] != at) continue;
-    if (auto run = longest_run(a, f, at, low, high)) {
-      run->part = part;
-      return run;
+    try {
+      if (auto run = longest_run(a, f, at, low, high)) {
+        run->part = part;
+        return run;
+      }
+    } catch (const Error&) {
+      return {};  // beyond 64 bits
     }
   }
   return {};
