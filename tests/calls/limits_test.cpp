@@ -31,7 +31,7 @@ std::string refusal(const std::string& statement, const DimValues& dims = {}) {
 TEST(RuntimeLimits, LongLoopsAreRefused) {
   const DimValues large = {{"N", 1 << 20}};
   for (const std::string reduction : {"sum(i in 0..N*4096: f64(i))", "max(i in 0..N*2048: x[i%3])", "prod(i in 1..N*4096: f64(i))",
-                                       "sum(i in 0-N..N*4096 if i%2 == 0: x[i%3])", "f64(argmax(i in 0..4294967296*(1+N-N): f64(i)))"})
+                                       "sum(i in 0-N..N*4096 if x[i%3] < 9: x[i%3])", "f64(argmax(i in 0..4294967296*(1+N-N): f64(i)))"})
     EXPECT_SAYS(refusal("y = 0*x[0] + " + reduction, large), "axis i of ");
   EXPECT_SAYS(refusal("y = sum(i in 0..2147483653: x[i % 3])"), "axis i of y runs from 0 to 2147483653; kernels take up to 2^31-1 steps");
   EXPECT_SAYS(refusal("y = sum(i in 0..2147483648: x[i % 3])"), "axis i of y runs from 0 to 2147483648");
