@@ -12,8 +12,8 @@
 #include "ad/common/guards.h"
 #include "ad/gather/choices.h"
 #include "ad/gather/pieces.h"
-#include "expr/index/simplify_index.h"
 #include "expr/index/affine.h"
+#include "expr/index/simplify_index.h"
 #include "expr/rules/simplify.h"
 
 namespace xhat {

@@ -85,10 +85,7 @@ Program with_few_terms(const Program& given) {
     for (const AxisRange& r : d.axes)
       if (const auto at = only_point(a, r)) points[r.axis] = a.integer(*at);
     if (!points.empty()) d.body = aligned(p, d, simplify(a, substitute(a, d.body, points)));
-    d.body = rewrite(a, d.body, [&](Id id) {
-      for (Id fewer = with_an_axis_less(a, id); fewer != id; fewer = with_an_axis_less(a, id)) id = fewer;
-      return id;
-    });
+    d.body = rewrite(a, d.body, [&](Id id) { return with_an_axis_less(a, id); });
   }
   return p;
 }

@@ -4,7 +4,7 @@
 //
 // The derivative of what is stacked by an `if` on a position: real and imaginary parts, the rows of a rotation, the two halves of a pair. Each such
 // choice is made where the place is known. The range has at most four places, whose numbers the program says, and an `if` of the body or the
-// sum's condition compares its axis with a number. Other axes of the sum stay.
+// sum's condition compares its axis with a number. Other axes of the sum stay, until it is asked again.
 // An axis that has one point, of a sum or of a definition, is that point where it stands: grad_b[n,c in 0..1] = dy[n,c+2] reads dy[n,2].
 // Exact but for the order of addition, which sums leave open; f16 and bf16, which are rounded where a sum ends, stay.
 // Needs: calls expanded. Keeps: outputs.

@@ -106,36 +106,37 @@ std::vector<AxisRange> with_one_range(const std::vector<AxisRange>& all) {
   return found;
 }
 
+// Each node of each definition as `rewritten` makes it, which is told the ranges of the axes around it.
+template <class Rewritten>
+void rewrite_bodies(Program& p, Rewritten rewritten) {
+  for (Definition& d : p.definitions()) {
+    if (d.is_call()) continue;
+    const std::vector<AxisRange> axes = with_one_range(ranges_within(*p.arena, d));
+    d.body = rewrite(*p.arena, d.body, [&](Id id) { return rewritten(id, axes); });
+  }
+}
+
 }  // namespace
 
 Program with_simple_indices(const Program& given) {
   Program p = given;
-  Arena& a = *p.arena;
-  for (Definition& d : p.definitions()) {
-    if (d.is_call()) continue;
-    const std::vector<AxisRange> axes = with_one_range(ranges_within(a, d));
-    d.body = rewrite(a, d.body, [&](Id id) {
-      const Node n = a[id];
-      if (!is_read(n.op)) return without_choice(p, id, axes);
-      if (n.op == Op::read_or && is_inside(p, n, axes)) return a.read(n.symbol, n.type, read_indices(n));
-      return with_simple_places(a, id, read_indices(n).size(), axes, divides);
-    });
-  }
+  rewrite_bodies(p, [&](Id id, std::span<const AxisRange> axes) {
+    const Node n = (*p.arena)[id];
+    if (!is_read(n.op)) return without_choice(p, id, axes);
+    if (n.op == Op::read_or && is_inside(p, n, axes)) return p.arena->read(n.symbol, n.type, read_indices(n));
+    return with_simple_places(*p.arena, id, read_indices(n).size(), axes, divides);
+  });
   return p;
 }
 
 Program without_nested_divisions(const Program& given) {
   Program p = given;
-  Arena& a = *p.arena;
-  for (Definition& d : p.definitions()) {
-    if (d.is_call()) continue;
-    const std::vector<AxisRange> axes = with_one_range(ranges_within(a, d));
-    d.body = rewrite(a, d.body, [&](Id id) {
-      const Node& n = a[id];
-      const size_t places = is_read(n.op) ? read_indices(n).size() : compares(n.op) && a[n.arg(0)].type == DType::i64 ? n.arg_count : 0;
-      return with_simple_places(a, id, places, axes, has_nested_divisions);
-    });
-  }
+  rewrite_bodies(p, [&](Id id, std::span<const AxisRange> axes) {
+    const Node& n = (*p.arena)[id];
+    const bool of_places = compares(n.op) && (*p.arena)[n.arg(0)].type == DType::i64;
+    const size_t places = is_read(n.op) ? read_indices(n).size() : of_places ? n.arg_count : 0;
+    return with_simple_places(*p.arena, id, places, axes, has_nested_divisions);
+  });
   return p;
 }
 

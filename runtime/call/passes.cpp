@@ -94,12 +94,14 @@ namespace {
 
 Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
 Program gathered(const Program& p) { return without_nested_sums(with_few_terms(gather(without_flattened_axes(p)))); }
-// Inlining brings choices into sums over few places, which then are no sums.
+// Inlining brings choices into sums over few places, which then have an axis less each time.
 Program inlined(const Program& p) {
-  const Program once = inline_injective(p);
-  const Program terms = with_few_terms(once);
-  return std::ranges::equal(once.definitions(), terms.definitions(), {}, &Definition::body, &Definition::body) ? once
-                                                                                                               : inline_injective(terms);
+  Program now = inline_injective(p), fewer = with_few_terms(now);
+  while (!std::ranges::equal(now.definitions(), fewer.definitions(), {}, &Definition::body, &Definition::body)) {
+    now = inline_injective(fewer);
+    fewer = with_few_terms(now);
+  }
+  return now;
 }
 // Inlining brings constants together: reads at fixed places, what the user named.
 Program simplified(const Program& p) {
