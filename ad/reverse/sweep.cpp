@@ -49,6 +49,11 @@ class Sweep {
       total = a_.read(made, a_[total].type, c.axes);
     }
     c.value = total;
+    if (definition_.sometimes_unread && a_[total].op != Op::constant) {
+      const Literals is_read = {a_.binary(Op::ne, total, a_.constant(a_[total].type, 0))};
+      add_literals(a_, c.implied, is_read[0]);
+      path_.add_derived(is_read);
+    }
     return c;
   }
 

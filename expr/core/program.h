@@ -46,6 +46,9 @@ struct Definition {
   // Made by the rules of differentiation, and not written by somebody: algebra of real numbers may rewrite it, as it may the backward
   // region. No part of the text: what is read back counts as written.
   bool derived = false;
+  // Made before a loop, where nobody knows which elements its iterations read: an element's gradient is 0 where its cotangent is, even if the
+  // derivative is infinite there. No part of the text.
+  bool sometimes_unread = false;
   TensorId target() const { return targets[0]; }
   bool is_call() const { return callee != nullptr; }
 };

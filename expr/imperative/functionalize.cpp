@@ -40,7 +40,7 @@ class Functionalizer {
     Symbolic(c_).run(prog_.body.statements);
     const std::vector<Output> results = outputs();
     if (items_text) *items_text = dump(c_.program, items);
-    return is_straight(items) ? as_op(c_, std::move(items), results) : hoist_products(as_steps(c_, std::move(items), results));
+    return is_straight(items) ? as_op(c_, std::move(items), results) : hoist(as_steps(c_, std::move(items), results));
   }
 
  private:

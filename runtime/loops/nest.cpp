@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "expr/core/machine_model.h"
 #include "expr/index/loop_bounds.h"
 #include "expr/rules/simplify.h"
 #include "runtime/cpu/ir/ramps.h"
@@ -125,6 +126,14 @@ class Nest {
     return list;
   }
 
+  // Is a term there before the sum of those before it is?
+  bool waits_for_sum(Id body) const {
+    int64_t cost = 0;
+    for (Id id : reachable(a_, body))
+      if (is_float(a_[id].type)) cost += cost_ps(a_, a_[id]);
+    return cost <= kCheap_ps;
+  }
+
   std::vector<Expr> at(const SpecMember& m) const {
     std::vector<Expr> index;
     for (size_t k = 0; k < m.left.size(); ++k) index.push_back(axes_.at(m.left[k]) + static_cast<int32_t>(first_[k]));
@@ -197,7 +206,10 @@ class Nest {
     made.inner = bounded(reduced, inside, lanes_differ_along, &conditions);
     local.condition = condition_of(a_, conditions);
     if (made.along_left) made.lanes = lanes_of(local, made.vectors);
-    if (!made.along_left && made.vectors != kNone) made.width = lanes_of(local, made.vectors);
+    if (!made.along_left && made.vectors != kNone) {
+      made.width = lanes_of(local, made.vectors);
+      if (spec_.axes.at(made.vectors).extent >= kLongSum * made.width && waits_for_sum(local.body)) made.parts = kParts;
+    }
     return made;
   }
 
@@ -248,31 +260,44 @@ class Nest {
 
   static constexpr int64_t kManyVectors = 4;  // along an axis, beside which a loop with bounds of its own counts little
   static constexpr int64_t kShortAxis = 8;    // vectors: of longer ones what is left counts little
+  static constexpr int kParts = 4;            // a sum of vectors is added up in: an addition takes four clocks, and one can begin in each
+  static constexpr int64_t kLongSum = 16;     // vectors: shorter sums are added up in one part
 
-  // A loop in vectors, and what is left one by one. inside(lanes) makes one step: its axis is a vector of that many.
-  Stmt in_vectors(const Loop& l, int lanes, const std::function<Stmt(int)>& inside) {
-    const auto [first, end] = bounds(l);
+  // A loop in vectors, of so many parts at once, and what is left one by one. inside(lanes) makes one step: its axis is a vector of that many.
+  Stmt in_vectors(const Loop& l, int lanes, const std::function<Stmt(int)>& inside, int parts = 1) {
+    const auto [from, end] = bounds(l);
     const bool known = l.guards.empty();
     const int64_t extent = spec_.axes.at(l.axis).extent;
-    const std::string block = names_("b"), lane = names_("v"), rest = names_("i");
+    const std::string rest = names_("i");
     std::vector<Stmt> made;
-    const Expr whole = known ? Expr(static_cast<int32_t>(extent / lanes)) : hi::simplify(Halide::max(end - first, 0) / lanes);
-    if (!known || extent >= lanes) {
-      axes_[l.axis] = first + int_variable(block) * lanes + int_variable(lane);
-      made.push_back(serial(block, 0, whole, inside(lanes_in_loop(lane, lanes))));
+    Expr first = from;
+    int64_t done = 0;  // of a known extent
+    for (const int beside : parts == 1 ? std::vector{1} : std::vector{parts, 1}) {
+      const int many = beside * lanes;
+      const std::string block = names_("b");
+      const Expr whole = known ? Expr(static_cast<int32_t>((extent - done) / many)) : hi::simplify(Halide::max(end - first, 0) / many);
+      std::vector<Stmt> steps;
+      for (part_ = 0; part_ < beside && (!known || extent - done >= many); ++part_) {
+        const std::string lane = names_("v");
+        axes_[l.axis] = first + int_variable(block) * many + part_ * lanes + int_variable(lane);
+        steps.push_back(inside(lanes_in_loop(lane, lanes)));
+      }
+      part_ = 0;
+      if (!steps.empty()) made.push_back(serial(block, 0, whole, in_order(steps)));
+      done += (extent - done) / many * many;
+      first = known ? from + static_cast<int32_t>(done) : hi::simplify(first + whole * many);
     }
-    int64_t done = known ? extent / lanes * lanes : 0;
     // What is left of a short axis, in shorter vectors.
     for (int fewer = lanes / 2; known && extent < kShortAxis * lanes && fewer >= 2; fewer /= 2)
       if (extent - done >= fewer) {
         const std::string shorter = names_("v");
-        axes_[l.axis] = first + static_cast<int32_t>(done) + int_variable(shorter);
+        axes_[l.axis] = from + static_cast<int32_t>(done) + int_variable(shorter);
         made.push_back(inside(lanes_in_loop(shorter, fewer)));
         done += fewer;
       }
     if (!known || done < extent) {
       axes_[l.axis] = int_variable(rest);
-      const Expr begin = known ? Expr(static_cast<int32_t>(done)) : first + whole * lanes;
+      const Expr begin = known ? Expr(static_cast<int32_t>(done)) : first;
       made.push_back(serial(rest, begin, end - begin, inside(lanes_in_loop("", 1))));
     }
     axes_.erase(l.axis);
@@ -283,6 +308,7 @@ class Nest {
     return lanes;
   }
   std::string lane_;  // the variable of the vector that the point being made is in
+  int part_ = 0;      // of the vectors beside each other, the one that is being made
 
   Stmt mapped(const SpecMember& m, int lanes) {
     const std::string lane = std::exchange(lane_, "");
@@ -375,30 +401,38 @@ class Nest {
     auto combined = [&](const Sum& s, const Expr& x, const Expr& y) {
       return finished(Halide::cast(s.stored, Emitter::combine(s.of->piece.member.op, x, y)));
     };
-    const int width = leader.width;
+    const int width = leader.width, all_lanes = width * leader.parts;
     std::vector<Stmt> made;
     for (const Sum& s : sums) {
       made.push_back(in_vector(stored_at(s.sum, identity(s), slot)));
       const std::string l = names_("v");
-      if (along != kNone) made.push_back(vectorized(l, width, stored_at(s.part, identity(s), int_variable(l))));
+      for (int part = 0; along != kNone && part < leader.parts; ++part)
+        made.push_back(vectorized(l, width, stored_at(s.part, identity(s), int_variable(l) + part * width)));
     }
     if (along == kNone) {
       made.push_back(loops(leader.inner, 0, [&] { return in_vector(steps(&Sum::sum, slot)); }));
     } else {  // Lanes of a vector, and what is left, are added up apart.
       const std::vector<Loop> outer(leader.inner.begin(), leader.inner.end() - 1);
       made.push_back(loops(outer, 0, [&] {
-        return in_vectors(leader.inner.back(), width, [&](int n) {
-          const std::string at_lane = std::exchange(lane_, "");
-          return at_lane.empty() ? steps(&Sum::sum, 0) : vectorized(at_lane, n, steps(&Sum::part, int_variable(at_lane)));
-        });
+        return in_vectors(
+            leader.inner.back(), leader.width,
+            [&](int n) {
+              const std::string at_lane = std::exchange(lane_, "");
+              return at_lane.empty() ? steps(&Sum::sum, 0)
+                                     : vectorized(at_lane, n, steps(&Sum::part, int_variable(at_lane) + part_ * leader.width));
+            },
+            leader.parts);
       }));
     }
     for (const Sum& s : sums) {
-      for (int half = width / 2; along != kNone && half >= 1; half /= 2) {
-        const std::string h = names_("v");
-        const Expr low = loaded(s.stored, s.part, int_variable(h)), high = loaded(s.stored, s.part, int_variable(h) + half);
-        const Stmt folded = stored_at(s.part, combined(s, low, high), int_variable(h));
-        made.push_back(half == 1 ? hi::substitute(h, 0, folded) : vectorized(h, half, folded));
+      for (int half = all_lanes / 2; along != kNone && half >= 1; half /= 2) {
+        const int lanes_of_half = std::min(half, width);
+        for (int from = 0; from < half; from += lanes_of_half) {
+          const std::string h = names_("v");
+          const Expr low = loaded(s.stored, s.part, int_variable(h) + from), high = loaded(s.stored, s.part, int_variable(h) + from + half);
+          const Stmt folded = stored_at(s.part, combined(s, low, high), int_variable(h) + from);
+          made.push_back(half == 1 ? hi::substitute(h, 0, folded) : vectorized(h, lanes_of_half, folded));
+        }
       }
       if (along != kNone) made.push_back(stored_at(s.sum, combined(s, loaded(s.stored, s.sum, 0), loaded(s.stored, s.part, 0)), 0));
       first_ = s.of->piece.first;
@@ -408,7 +442,7 @@ class Nest {
     }
     Stmt all = in_order(made);
     for (const Sum& s : sums) {
-      if (along != kNone) all = on_stack(s.part, s.stored, width, all);
+      if (along != kNone) all = on_stack(s.part, s.stored, all_lanes, all);
       all = on_stack(s.sum, s.stored, along == kNone ? lanes : 1, all);
     }
     return all;

@@ -80,7 +80,7 @@ class Together {
   // With the axes of the group's first in place of its own, if it has as many of the same lengths.
   std::optional<ReadyPiece> renamed(const ReadyPiece& r, const std::vector<ReadyPiece>& group) const {
     const ReadyPiece& first = group.front();
-    const bool alike = (is_map(r) && is_map(first)) || (is_sum(r) && is_sum(first) && r.width == first.width);
+    const bool alike = (is_map(r) && is_map(first)) || (is_sum(r) && is_sum(first) && r.width == first.width && r.parts == first.parts);
     if (!alike || group.size() == kMostTogether || r.along_left != first.along_left || r.lanes != first.lanes) return {};
     Replacements to;
     for (auto loops : {&ReadyPiece::outer, &ReadyPiece::inner}) {

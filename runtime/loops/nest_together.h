@@ -22,6 +22,7 @@ struct ReadyPiece {
   bool along_left = false;  // vectors run along the last of the outer loops
   int lanes = 1;            // of these vectors
   int width = 1;            // of vectors along a reduced axis
+  int parts = 1;            // so many of these vectors are added up apart: none waits for the one before
 };
 
 // In groups, in the order in which they run. All of a group are over the axes of its first.
