@@ -448,13 +448,14 @@ class Nest {
     return all;
   }
 
-  // Terms go where an index says, one by one.
+  // Terms go where an index says, one by one, or a row at a time.
   Stmt scatter(const SpecMember& m) {
     std::vector<Id> found, conditions = conjuncts_of(a_, m.condition);
     for (const auto& [axis, index] : m.scatter) found.push_back(axis);
+    const Id row = vector_axis(spec_, m);
     std::vector<Id> walked;
     for (Id x : m.left)
-      if (std::ranges::count(found, x) == 0) walked.push_back(x);
+      if (std::ranges::count(found, x) == 0 && x != row) walked.push_back(x);
     const Halide::Type stored = storage_type(spec_.tensors[m.tensor].type);
     const NestPlace& place = places_[m.tensor];
     std::vector<Stmt> made;
@@ -477,9 +478,14 @@ class Nest {
         axes_[axis] = i;
         inside = inside && i >= 0 && i < static_cast<int32_t>(spec_.axes.at(axis).extent);
       }
-      const Expr index = element(place, at(m));
-      const Expr next = finished(Halide::cast(stored, emit_.step(local, loaded(stored, place.buffer, index), axes_)));
-      const Stmt s = hi::IfThenElse::make(inside, stored_at(place.buffer, next, index));
+      auto add = [&](int lanes) {
+        const std::string lane = std::exchange(lane_, "");
+        const Expr index = element(place, at(m));
+        const Expr next = finished(Halide::cast(stored, emit_.step(local, loaded(stored, place.buffer, index), axes_)));
+        const Stmt added = stored_at(place.buffer, next, index);
+        return lane.empty() ? added : vectorized(lane, lanes, added);
+      };
+      const Stmt s = hi::IfThenElse::make(inside, row == kNone ? add(1) : in_vectors({row, {}}, lanes_of(m, row), add));
       for (const auto& [axis, index_of] : m.scatter) axes_.erase(axis);
       return s;
     }));

@@ -65,6 +65,16 @@ int strided(const Arena& a, const SpecMember& m, Id axis) {
   return count;
 }
 
+// Of terms that go where an index says: the last axis, if all of a row goes to one place.
+Id axis_of_rows(const KernelSpec& spec, const SpecMember& m) {
+  const Arena& a = *spec.arena;
+  if (m.left.empty() || spec.axes.at(m.left.back()).extent < kShortestVector || a[m.condition].depends_on(m.left.back())) return kNone;
+  const Id axis = m.left.back();
+  for (const auto& [found, index] : m.scatter)
+    if (found == axis || a[index].depends_on(axis)) return kNone;
+  return strided(a, m, axis) == 0 ? axis : kNone;
+}
+
 // Does the axis decide the one place along another one, whose loop stands in its own? Vectors along it would look for that place.
 bool names_a_place(Arena& a, const SpecMember& m, Id axis) {
   for (auto inner = std::ranges::find(m.left, axis); inner != m.left.end(); ++inner)
@@ -77,6 +87,7 @@ bool names_a_place(Arena& a, const SpecMember& m, Id axis) {
 
 Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
   Arena& a = *spec.arena;
+  if (!m.scatter.empty()) return axis_of_rows(spec, m);
   Id best = kNone;
   int least = 0;
   auto try_axis = [&](Id axis) {
@@ -85,9 +96,9 @@ Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
     const int count = strided(a, m, axis);
     if (best == kNone || count < least) best = axis, least = count;
   };
-  if (!m.left.empty() && m.scatter.empty()) try_axis(m.left.back());
-  for (size_t k = m.reduced.size(); k-- > 0 && m.scatter.empty();) try_axis(m.reduced[k]);
-  for (size_t k = m.left.size(); k-- > 0 && m.scatter.empty();) try_axis(m.left[k]);
+  if (!m.left.empty()) try_axis(m.left.back());
+  for (size_t k = m.reduced.size(); k-- > 0;) try_axis(m.reduced[k]);
+  for (size_t k = m.left.size(); k-- > 0;) try_axis(m.left[k]);
   return best;
 }
 
