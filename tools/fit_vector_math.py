@@ -81,6 +81,10 @@ fit("sin f32, in r^2: (sin(r)/r-1)/r^2", lambda t: (mp.sin(mp.sqrt(t)) / mp.sqrt
     lambda t: max(t, mp.mpf("0.01")), zero, quarter, 3, 24)
 fit("cos f32, in r^2: (cos(r)-1+r^2/2)/r^4", lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2, square,
     zero, quarter, 3, 24)
+wide = (mp.pi / 4 * mp.mpf("1.0001")) ** 2
+fit("sin f64", lambda t: (mp.sin(mp.sqrt(t)) / mp.sqrt(t) - 1) / t, lambda t: max(t, mp.mpf("0.01")), mp.mpf("1e-12"), wide, 7, 53)
+fit("cos f64", lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2, lambda t: t * t, mp.mpf("1e-12"), wide, 6, 53)
+fit("erf f64 near, in a^2: erf(a)/a-1", lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t) - 1, lambda t: one, mp.mpf("1e-12"), 1, 13, 53)
 fit("pow: log2(1+f)/f", log2, lambda x: 1 / log2(x), -m, m, 12, 53)
 fit("pow: 2^x", lambda x: mp.power(2, x), lambda x: mp.power(2, -x),
     mp.mpf("-0.5001"), mp.mpf("0.5001"), 7, 53)

@@ -13,11 +13,12 @@
 // are our own weighted Remez fits: tools/fit_vector_math.py prints them. NaN passes through because every
 // clamp is written so that the hardware's min and max return their second operand.
 //
-// f64: exp, log and what follows from them are vectorized by the same code; the rest calls libm.
+// f64: the same code; sin, cos and tan of more than 1e8 and pow call libm.
 #include "runtime/emit/vector_math.h"
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "runtime/emit/vector_parts.h"
@@ -79,6 +80,9 @@ Expr with_sign(const Expr& magnitude, const Expr& sign) {
 Expr rounding(const char* name, const Expr& x) {
   return Call::make(x.type(), name + std::string(x.type().bits() == 32 ? ".f32" : ".f64"), {x},
                     Call::PureExtern);
+}
+Expr rarely(const Expr& condition, const Expr& value, const Expr& usual) {
+  return Call::make(usual.type(), Call::if_then_else, {condition, value, usual}, Call::PureIntrinsic);
 }
 Expr libm(const char* name, const std::vector<Expr>& x) { return Call::make(Float(64), name, x, Call::PureExtern); }
 
@@ -146,8 +150,9 @@ Expr log_specials(const Expr& u, const Expr& y) {
 // --- sin and cos -------------------------------------------------------------------------------------------
 
 struct Quadrant {
-  Expr r;  // |x| - n pi/2, in [-pi/4, pi/4]
-  Expr n;  // u32, the low two bits count
+  Expr r;     // |x| - n pi/2, in [-pi/4, pi/4]
+  Expr rest;  // f64: what r lacks
+  Expr n;     // u32 or u64, the low two bits count
 };
 
 // |x| * 2/pi modulo 4 by integers, for 1e4 < |x| < inf (Payne-Hanek): x = M 2^E, and only 96 bits of 2/pi
@@ -181,24 +186,32 @@ Quadrant reduce_large(const Expr& bits) {
   Expr rest = cast(f32, (fraction << word(u32, 24)) | (low >> word(u32, 8)));
   Expr r = vmath::fma(top, number(f32, -4.3711388286737928865e-8 * 0x1p-22),
                       rest * number(f32, 0x1.921fb6p0 * 0x1p-54));
-  return {vmath::fma(top, number(f32, 0x1.921fb6p0 * 0x1p-22), r), n};
+  return {vmath::fma(top, number(f32, 0x1.921fb6p0 * 0x1p-22), r), {}, n};
+}
+
+// In double, pi/2 in three parts: the first difference is exact (both are multiples of 2^-53); `rest` is the second one's error (Knuth's sum of
+// two numbers) and that of the product in it, less the third.
+Quadrant reduce_angle_f64(const Expr& x) {
+  Type f64 = Float(64);
+  Expr ax = vmath::abs(x), magic = number(f64, format(x).magic);
+  Expr t = vmath::fma(ax, number(f64, 0x1.45f306dc9c883p-1), magic), n = t - magic;
+  Expr first = vmath::fma(n, number(f64, -0x1.921fb54442d18p0), ax);
+  Expr middle = number(f64, 0x1.1a62633145c07p-54), p = n * middle, below = vmath::fma(n, middle, p * number(f64, -1));
+  Expr r = first - p, back = r - first, error = (first - (r - back)) - (p + back);
+  Expr rest = error - vmath::fma(n, number(f64, -0x1.f1976b7ed8fbcp-110), below);
+  return {r, rest, bits_of(t)};
 }
 
 Quadrant reduce_angle(const Expr& x) {
-  Type f32 = Float(32), u32 = UInt(32);
+  if (x.type().bits() == 64) return reduce_angle_f64(x);
+  Type f32 = Float(32);
   Expr ax = vmath::abs(x), magic = number(f32, format(x).magic);
   Expr t = vmath::fma(ax, number(f32, 0x1.45f306dc9c883p-1), magic);
   Expr n = t - magic;
   Expr r = vmath::fma(n, number(f32, -1.5707963705062866211), ax);  // exact: both are multiples of 2^-23
   r = vmath::fma(n, number(f32, 4.3711388286737928865e-8), r);
   r = vmath::fma(n, number(f32, 1.7151245100058818728e-15), r);
-  // One comparison of bits finds 1e4 <= |x| < inf; the small path makes NaN of infinity and NaN. Both paths
-  // are always evaluated: Halide's if_then_else with a libm call in it branches per lane and spills the whole
-  // vector (v21).
-  constexpr uint64_t ten_thousand = 0x461c4000, infinite = 0x7f800000;
-  Expr large = bits_of(ax) - word(u32, ten_thousand) < word(u32, infinite - ten_thousand);
-  Quadrant far = reduce_large(bits_of(ax));
-  return {select(large, far.r, r), select(large, far.n, bits_of(t))};
+  return {r, {}, bits_of(t)};
 }
 
 SinCos sincos_reduced(const Expr& r) {
@@ -208,15 +221,44 @@ SinCos sincos_reduced(const Expr& r) {
   return {vmath::fma(r * t, s, r), vmath::fma(t, c, number(Float(32), 1))};
 }
 
+SinCos sincos_of(const Quadrant& q) {
+  if (!q.rest.defined()) return sincos_reduced(q.r);
+  Expr t = q.r * q.r;
+  Expr s = polynomial(t, {-0.16666666666666666, 0.0083333333333333245, -0.00019841269841256175, 2.755731921466856e-6,
+                          -2.5052105019048863e-8, 1.6058378749190681e-10, -7.5792400662882333e-13});
+  Expr c = polynomial(t, {-0.5, 0.041666666666666602, -0.0013888888888874125, 2.4801587289482161e-5, -2.7557314352325216e-7,
+                          2.0875723272162534e-9, -1.1359747646612815e-11});
+  Type f64 = Float(64);
+  return {q.r + vmath::fma(q.r * t, s, q.rest), vmath::fma(t, c, number(f64, 1))};
+}
+
+// Of angles that hardly anybody has another reduction, in a branch: `make` is what becomes of one. In f32 1e4 <= |x| < inf, found by one
+// comparison of bits (what is no number stays so in the usual way); in f64 all that is not below 1e8, which libm takes.
+Expr for_any_angle(const char* name, const Expr& x, const std::function<Expr(const Quadrant&)>& make) {
+  const bool single = x.type().bits() == 32;
+  constexpr uint64_t ten_thousand = 0x461c4000, infinite = 0x7f800000;
+  Expr ax = vmath::abs(x), usual = make(reduce_angle(x)), far, value;
+  if (single) {
+    far = bits_of(ax) - word(UInt(32), ten_thousand) < word(UInt(32), infinite - ten_thousand);
+    value = make(reduce_large(bits_of(ax)));
+  } else {
+    far = !(ax < number(x.type(), 1e8));
+    value = libm(name, {x});
+  }
+  return rarely(far, value, usual);
+}
+
 // sin(|x| + quarter pi/2), its sign flipped by `sign`.
-Expr sin_quarter(const Expr& x, uint64_t quarter, const Expr& sign) {
-  Quadrant q = reduce_angle(x);
-  SinCos v = sincos_reduced(q.r);
-  Type u32 = UInt(32);
-  Expr n = quarter ? q.n + word(u32, quarter) : q.n;
-  Expr value = select((n & word(u32, 1)) == word(u32, 0), v.sin, v.cos);
-  Expr flip = (n & word(u32, 2)) << word(u32, 30);
-  return reinterpret(Float(32), bits_of(value) ^ (sign.defined() ? flip ^ sign : flip));
+Expr sin_quarter(const char* name, const Expr& x, uint64_t quarter, const Expr& sign) {
+  const int bits = x.type().bits();
+  return for_any_angle(name, x, [&](const Quadrant& q) {
+    SinCos v = sincos_of(q);
+    Type u = UInt(bits);
+    Expr n = quarter ? q.n + word(u, quarter) : q.n;
+    Expr value = select((n & word(u, 1)) == word(u, 0), v.sin, v.cos);
+    Expr flip = (n & word(u, 2)) << word(u, static_cast<uint64_t>(bits - 2));
+    return reinterpret(Float(bits), bits_of(value) ^ (sign.defined() ? flip ^ sign : flip));
+  });
 }
 
 // --- pow ---------------------------------------------------------------------------------------------------
@@ -322,7 +364,13 @@ Expr softplus(const Expr& x) {
 }
 
 Expr erf(const Expr& x) {
-  if (x.type().bits() == 64) return libm("erf", {x});
+  if (x.type().bits() == 64) {
+    Expr a = vmath::abs(x), t = a * a, one = number(x.type(), 1);
+    Expr p = polynomial(t, {0.12837916709551259, -0.37612638903183748, 0.11283791670954885, -0.026866170645077871, 0.0052239776248283942,
+                            -0.0008548326981423854, 0.00012055331132907628, -1.4925595771306719e-5, 1.6461008467805588e-6,
+                            -1.6350396154643622e-7, 1.4660328488809561e-8, -1.1374955602638346e-9, 5.9606862701179227e-11});
+    return with_sign(select(a < one, vmath::fma(a, p, a), one - erfc(a)), sign_bit(x));
+  }
   const Format& f = format(x);
   Expr a = vmath::abs(x), t = a * a, one = number(f.type, 1);
   Expr p = polynomial(t, {0.128379166, -0.376126349, 0.112837195, -0.0268607531, 0.0052044359,
@@ -337,16 +385,18 @@ Expr erf(const Expr& x) {
   return with_sign(select(a < number(f.type, 0.9), near, far), sign_bit(x));
 }
 
-Expr sin(const Expr& x) { return x.type().bits() == 64 ? libm("sin", {x}) : sin_quarter(x, 0, sign_bit(x)); }
-Expr cos(const Expr& x) { return x.type().bits() == 64 ? libm("cos", {x}) : sin_quarter(x, 1, Expr()); }
+Expr sin(const Expr& x) { return sin_quarter("sin", x, 0, sign_bit(x)); }
+Expr cos(const Expr& x) { return sin_quarter("cos", x, 1, Expr()); }
 
 Expr tan(const Expr& x) {
-  if (x.type().bits() == 64) return libm("tan", {x});
-  Quadrant q = reduce_angle(x);
-  SinCos v = sincos_reduced(q.r);
-  Expr odd = q.n & word(UInt(32), 1), even = odd == word(UInt(32), 0);  // tan(r + pi/2) = -cos/sin
-  Expr value = select(even, v.sin, v.cos) / select(even, v.cos, v.sin);
-  return reinterpret(Float(32), bits_of(value) ^ (odd << word(UInt(32), 31)) ^ sign_bit(x));
+  const int bits = x.type().bits();
+  return for_any_angle("tan", x, [&](const Quadrant& q) {
+    SinCos v = sincos_of(q);
+    Type u = UInt(bits);
+    Expr odd = q.n & word(u, 1), even = odd == word(u, 0);  // tan(r + pi/2) = -cos/sin
+    Expr value = select(even, v.sin, v.cos) / select(even, v.cos, v.sin);
+    return reinterpret(Float(bits), bits_of(value) ^ (odd << word(u, static_cast<uint64_t>(bits - 1))) ^ sign_bit(x));
+  });
 }
 
 Expr pow(const Expr& x, const Expr& y) {
@@ -424,7 +474,7 @@ const std::vector<Row>& rows() {
       {"erf", 1, -8, 8, 4, 2, [](Args a) { return vmath::erf(a[0]); }},
       {"sin", 1, -1e4, 1e4, 2, 2, [](Args a) { return vmath::sin(a[0]); }},
       {"cos", 1, -1e4, 1e4, 2, 2, [](Args a) { return vmath::cos(a[0]); }},
-      {"tan", 1, -1e4, 1e4, 4, 2, [](Args a) { return vmath::tan(a[0]); }},
+      {"tan", 1, -1e4, 1e4, 4, 3, [](Args a) { return vmath::tan(a[0]); }},
       {"pow", 2, -big, big, 4, 2, [](Args a) { return vmath::pow(a[0], a[1]); }},
       {"sqrt", 1, 0, big, 0.5, 0.5, [](Args a) { return vmath::sqrt(a[0]); }},
       {"rsqrt", 1, 0, big, 1.5, 1.5, [](Args a) { return vmath::rsqrt(a[0]); }},

@@ -21,19 +21,8 @@ using Halide::select;
 
 namespace {
 
-
 Expr negated(const Expr& x) { return x * number(x.type(), -1); }
 Expr real(double v) { return number(Float(64), v); }
-
-Expr erfc(const Expr& x) {
-  auto c = [&](double v) { return number(x.type(), v); };
-  const Expr a = at_most(vmath::abs(x), 28);  // whose erfc is 0 in both types
-  const Expr p = polynomial((a - c(2)) / (a + c(2)), fit(x, fits::erfc_scaled_f32, fits::erfc_scaled_f64));
-  const Expr square = a * a, lost = vmath::fma(a, a, negated(square));
-  const Expr tail = vmath::exp(negated(square)) * (p / vmath::fma(a, c(2), c(1)));
-  const Expr y = vmath::fma(negated(tail), lost, tail);
-  return select(x < c(0), c(2) - y, y);
-}
 
 Expr erfinv(const Expr& x) {
   auto c = [&](double v) { return number(x.type(), v); };
@@ -194,6 +183,16 @@ Expr polygamma_in_double(std::span<const Expr> a) {
 }
 
 }  // namespace
+
+Expr erfc(const Expr& x) {
+  auto c = [&](double v) { return number(x.type(), v); };
+  const Expr a = at_most(vmath::abs(x), 28);  // whose erfc is 0 in both types
+  const Expr p = polynomial((a - c(2)) / (a + c(2)), fit(x, fits::erfc_scaled_f32, fits::erfc_scaled_f64));
+  const Expr square = a * a, lost = vmath::fma(a, a, negated(square));
+  const Expr tail = vmath::exp(negated(square)) * (p / vmath::fma(a, c(2), c(1)));
+  const Expr y = vmath::fma(negated(tail), lost, tail);
+  return select(x < c(0), c(2) - y, y);
+}
 
 std::vector<Row> special_rows() {
   using Args = std::span<const Expr>;

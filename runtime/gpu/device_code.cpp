@@ -165,6 +165,8 @@ struct ForDevice::Rewriter : IRGraphMutator {
       ElementPlace at = place(op->name, args);
       return Load::make(held(op->type), at.buffer, at.index, {}, {}, const_true(), {});
     }
+    // A branch for a few threads costs all of their warp; in f64 what stands in it calls a library.
+    if (op->is_intrinsic(Call::if_then_else) && op->type.bits() == 32) return Select::make(args[0], args[1], args[2]);
     if (op->call_type == Call::PureExtern) {
       // Both stand where Halide's simplifier must not look; it never sees these.
       if (op->name.starts_with("llvm.bitreverse")) return make_zero(op->type);

@@ -217,6 +217,16 @@ TEST(VectorMathLargeAngles, SingleWithinThreeUlp) {
   expect_accurate<float>(*xhat::vmath::find_row("tan"), 4, {x});
 }
 
+// Doubles next to multiples of pi/2, up to where libm takes over and beyond.
+TEST(VectorMathLargeAngles, DoubleWithinThreeUlp) {
+  constexpr double quarter = 1.57079632679489661923;
+  std::vector<double> x;
+  for (int n = 1; n < 20000; n++) x.push_back(n * quarter);
+  for (int n = 63'600'000; n < 63'680'000; n += 7) x.push_back(n * quarter);  // around 1e8
+  for (double v = 1e-300; v < 1e300; v *= 1.37) x.push_back(v), x.push_back(-v);
+  for (const char* name : {"sin", "cos", "tan"}) expect_accurate<double>(*xhat::vmath::find_row(name), 3, {x});
+}
+
 // Floats of every magnitude at even steps of their bits. The figures of docs/numerics.md are made with
 // XHAT_VECTOR_MATH_STEP=61, which takes minutes; the default is a prime, too.
 TEST(VectorMathDense, EvenlySpacedFloats) {
