@@ -21,6 +21,10 @@ enum class When : uint8_t {
   now,     // in the iteration
 };
 
+// Of a block, values that are computed once: each is one more tensor for kernels to write and to read.
+constexpr std::ptrdiff_t kMostParts = 16;
+constexpr size_t kMostDefinitions = 64;
+
 // What of one block can be computed before the loop.
 class BlockHoist {
  public:
@@ -40,7 +44,9 @@ class BlockHoist {
       if (!d.is_call()) definition_of_[d.target()] = &d;
     }
     for (const Definition& d : op.forward.definitions)
-      if (!d.is_call() && when_.at(d.target()) == When::once && is_float(a_[d.body].type) && is_worth_it(d.body)) moved_.insert(d.target());
+      if (!d.is_call() && when_.at(d.target()) == When::once && is_float(a_[d.body].type) && moved_.size() < kMostDefinitions &&
+          is_worth_it(d.body))
+        moved_.insert(d.target());
     needed_ = {op.outputs.begin(), op.outputs.end()};
     for (size_t k = op.forward.definitions.size(); k-- > 0;) {
       const Definition& d = op.forward.definitions[k];
@@ -69,6 +75,7 @@ class BlockHoist {
   std::span<const AxisRange> around_;
   const std::unordered_set<TensorId>& inside_;  // what the loop makes
   std::unordered_map<TensorId, When> when_;     // inputs and definitions of the op
+  std::unordered_map<Id, When> node_when_;
   std::unordered_map<TensorId, size_t> operand_of_;
   std::unordered_map<TensorId, const Definition*> definition_of_;
   std::set<TensorId> moved_;   // definitions that are computed before the loop as a whole
@@ -107,14 +114,13 @@ class BlockHoist {
                                [&](Id bound) { return a_[bound].free_axes().empty() && tensors_read(a_, bound).empty(); });
   }
 
-  When when(Id root) const {
-    When all = When::once;
-    for (Id id : reachable(a_, root)) {
-      const Node& n = a_[id];
-      if (n.op == Op::random) return When::now;
-      if (is_read(n.op)) all = std::max(all, when_.at(n.symbol));
-    }
-    return all;
+  When when(Id id) {
+    const auto [it, fresh] = node_when_.try_emplace(id, When::now);
+    if (!fresh) return it->second;
+    const Node& n = a_[id];
+    When all = n.op == Op::random ? When::now : is_read(n.op) ? when_.at(n.symbol) : When::once;
+    for (Id x : n.args()) all = std::max(all, when(x));
+    return node_when_[id] = all;
   }
 
   // ---- what is worth it ----
@@ -195,7 +201,8 @@ class BlockHoist {
     if (!is_float(n.type)) return false;
     if (known == When::once && n.op == Op::read && moved_.contains(n.symbol)) return false;  // it is there
     const bool product = std::ranges::any_of(reachable(a_, id), [&](Id x) { return is_product(x); });
-    if (!product && (known != When::once || !is_worth_it(id) || !is_no_larger(op, d, id))) return false;
+    if (!product && (known != When::once || std::ranges::count(parts_, When::once, &Part::when) >= kMostParts)) return false;
+    if (!product && (!is_worth_it(id) || !is_no_larger(op, d, id))) return false;
     for (Id axis : n.free_axes()) {
       const auto r = std::ranges::find(ranges, axis, &AxisRange::axis);
       if (r == ranges.end() || !range_is_plain(a_, *r) || !tensors_read(a_, r->end).empty()) return false;
