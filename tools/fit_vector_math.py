@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the coefficients of runtime/emit/vector_math.cpp: weighted Remez fits in 60 digits, then rounded.
+"""Prints the coefficients of runtime/emit/vector_math.cpp and vector_trigonometry.cpp: weighted Remez fits in 60 digits, then rounded.
 
     pip install mpmath && python3 tools/fit_vector_math.py        # about 20 seconds
 

@@ -42,18 +42,15 @@ class Sweep {
     Id guard = adjoint.guards[0];
     for (size_t i = 1; i < adjoint.guards.size(); ++i) guard = disjunction(a_, guard, adjoint.guards[i]);
     add_literals(a_, c.implied, guard);
-    path_.add_derived(c.implied);
     Id total = d_.total(t);
     if (a_[total].op != Op::read && a_[total].op != Op::constant) {
       TensorId made = d_.define("d_" + b_.name(), a_[total].type, definition_.axes, total);
       total = a_.read(made, a_[total].type, c.axes);
     }
     c.value = total;
-    if (definition_.sometimes_unread && a_[total].op != Op::constant) {
-      const Literals is_read = {a_.binary(Op::ne, total, a_.constant(a_[total].type, 0))};
-      add_literals(a_, c.implied, is_read[0]);
-      path_.add_derived(is_read);
-    }
+    if (definition_.sometimes_unread && a_[total].op != Op::constant)
+      add_literals(a_, c.implied, a_.binary(Op::ne, total, a_.constant(a_[total].type, 0)));
+    path_.add_derived(c.implied);
     return c;
   }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs of unseen.xh beside JAX (jit), one thread each, in turn: values first, then least ms of inference and of forward and backward.
 
-    cmake/setup.sh peers && taskset -c 0 .deps/compare-venv/bin/python bench/programs/beside_jax.py [NAME ...]      # some minutes
+    taskset -c 0 .deps/compare-venv/bin/python bench/programs/beside_jax.py [NAME ...]      # some minutes; needs bench/compare/run --setup
 
 The last line has geometric means of JAX's time over ours. Values must agree, or the program is named.
 """
@@ -30,7 +30,7 @@ TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
 
 
 def programs():
-    """name -> (dims, [(parameter, type, extents)])"""
+    """name -> (dims by name, dims as the file has them, [(parameter, type, extents)])"""
     found = {}
     for m in re.finditer(r"# bench: (\S+)\nprog (\w+)\((.*?)\) ->", FILE.read_text()):
         parameters = [(p, t, (e or "").strip("[]")) for p, t, e in re.findall(r"(\w+): (\w+)(\[[^\]]*\])?", m[3])]

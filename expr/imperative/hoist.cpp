@@ -114,13 +114,15 @@ class BlockHoist {
                                [&](Id bound) { return a_[bound].free_axes().empty() && tensors_read(a_, bound).empty(); });
   }
 
-  When when(Id id) {
-    const auto [it, fresh] = node_when_.try_emplace(id, When::now);
-    if (!fresh) return it->second;
-    const Node& n = a_[id];
-    When all = n.op == Op::random ? When::now : is_read(n.op) ? when_.at(n.symbol) : When::once;
-    for (Id x : n.args()) all = std::max(all, when(x));
-    return node_when_[id] = all;
+  When when(Id root) {
+    if (const auto known = node_when_.find(root); known != node_when_.end()) return known->second;
+    for (Id id : reachable(a_, root)) {
+      const Node& n = a_[id];
+      When all = n.op == Op::random ? When::now : is_read(n.op) ? when_.at(n.symbol) : When::once;
+      for (Id x : n.args()) all = std::max(all, node_when_.at(x));
+      node_when_[id] = all;
+    }
+    return node_when_.at(root);
   }
 
   // ---- what is worth it ----

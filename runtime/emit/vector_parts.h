@@ -46,8 +46,6 @@ Expr polynomial(const Expr& x, const Coefficients& c);
 Expr bits_of(const Expr& x);
 Expr sign_bit(const Expr& x);
 Expr with_sign(const Expr& magnitude, const Expr& sign);  // magnitude >= 0 or NaN
-// value where the condition holds, else usual. In a branch (runtime/cpu/ir/rare_lanes.h): where it holds for one element of a vector, all pay.
-Expr rarely(const Expr& condition, const Expr& value, const Expr& usual);
 Expr libm(const char* name, const std::vector<Expr>& x);  // of f64
 
 struct Reduced {

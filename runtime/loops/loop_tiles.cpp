@@ -138,6 +138,7 @@ class Classes {
   const int directions_;
   const std::vector<std::vector<int64_t>>& shapes_;
   const LoopMemory memory_, adjoints_;
+  const std::map<TensorId, int64_t> touched_ = touched();
   std::map<Key, size_t> numbers_;
   std::vector<size_t> parent_;
   std::vector<bool> cannot_;
@@ -400,11 +401,10 @@ class Classes {
   int64_t tile_of(const LoopTiles& made, bool vectors) {
     int64_t each = 0, widest = 1, shared = 0;
     std::set<TensorId> places;
-    const std::map<TensorId, int64_t> bytes = touched();
     for (const auto& [t, d] : made.dimension) {
       widest = std::max(widest, size_of(t));
-      const auto here = bytes.find(memory_.place(t));
-      if (made.extent > 0 && here != bytes.end() && places.insert(here->first).second) each += here->second / made.extent;
+      const auto here = touched_.find(memory_.place(t));
+      if (made.extent > 0 && here != touched_.end() && places.insert(here->first).second) each += here->second / made.extent;
     }
     for (const Carried& c : loop_.carried)
       if (!made.dimension.contains(c.result)) shared += bytes_of(c.result);

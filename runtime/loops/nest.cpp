@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "cse/normalize/auto_inliner.h"
 #include "expr/core/machine_model.h"
 #include "expr/index/loop_bounds.h"
 #include "expr/rules/simplify.h"
@@ -127,14 +128,6 @@ class Nest {
     return list;
   }
 
-  // Is a term there before the sum of those before it is?
-  bool waits_for_sum(Id body) const {
-    int64_t cost = 0;
-    for (Id id : reachable(a_, body))
-      if (is_float(a_[id].type)) cost += cost_ps(a_, a_[id]);
-    return cost <= kCheap_ps;
-  }
-
   std::vector<Expr> at(const SpecMember& m) const {
     std::vector<Expr> index;
     for (size_t k = 0; k < m.left.size(); ++k) index.push_back(axes_.at(m.left[k]) + static_cast<int32_t>(first_[k]));
@@ -198,18 +191,21 @@ class Nest {
     std::vector<Id> chosen, *bounding = added ? &conditions : &chosen;
     // Likewise where a choice leaves what lies there (r[i+j] -= … for j in 0..m, of a long r), if vectors do not take all of it at once.
     const Node body = a_[local.body];
-    const bool some = !added && m.reduced.empty() && conditions.empty() && body.op == Op::select && is_there(m, body.arg(2)) &&
-                      (!made.along_left || spec_.axes.at(made.vectors).extent >= kManyVectors * lanes_of(local, made.vectors));
+    const bool some =
+        !added && m.reduced.empty() && conditions.empty() && body.op == Op::select && is_there(m, body.arg(2)) &&
+        (!made.along_left || spec_.axes.at(made.vectors).extent >= kManyVectors * lanes_along(spec_, target_, local, made.vectors));
     if (some) chosen = conjuncts_of(a_, body.arg(0));
     made.outer = bounded(left, inside, lanes_differ_along, bounding);
     if (some) local.body = chosen.empty() ? body.arg(1) : a_.select(condition_of(a_, chosen), body.arg(1), body.arg(2));
     for (Id x : left) inside.erase(x);
     made.inner = bounded(reduced, inside, lanes_differ_along, &conditions);
     local.condition = condition_of(a_, conditions);
-    if (made.along_left) made.lanes = lanes_of(local, made.vectors);
+    if (made.along_left) made.lanes = lanes_along(spec_, target_, local, made.vectors);
     if (!made.along_left && made.vectors != kNone) {
-      made.width = lanes_of(local, made.vectors);
-      if (spec_.axes.at(made.vectors).extent >= kLongSum * made.width && waits_for_sum(local.body)) made.parts = kParts;
+      made.width = lanes_along(spec_, target_, local, made.vectors);
+      // Cheap terms are there before the sum of those before them is.
+      const bool waits = evaluation_cost_ps(a_, local.body) <= kCheap_ps;
+      if (waits && spec_.axes.at(made.vectors).extent >= kLongSum * made.width) made.parts = kParts;
     }
     return made;
   }
@@ -247,16 +243,6 @@ class Nest {
   Stmt point(const ReadyPiece& r, int lanes) {
     const SpecMember& m = r.piece.member;
     return is_place(m.op) ? place_of_extreme(m, r.inner, r.along_left ? kNone : r.vectors, lanes) : mapped(m, lanes);
-  }
-
-  // Along an axis that is shorter than a vector of the machine, of a shorter one.
-  int lanes_of(const SpecMember& m, Id along) const {
-    Halide::Type widest = storage_type(a_[m.body].type == DType::boolean ? DType::i32 : a_[m.body].type);
-    for (Id id : reads_in(a_, std::array{m.body, m.condition}))
-      if (Halide::Type t = storage_type(a_[id].type); t.bits() > widest.bits()) widest = t;
-    int lanes = target_.natural_vector_size(widest);
-    while (lanes > spec_.axes.at(along).extent) lanes /= 2;
-    return lanes;
   }
 
   static constexpr int64_t kManyVectors = 4;  // along an axis, beside which a loop with bounds of its own counts little
@@ -356,7 +342,7 @@ class Nest {
     if (along == kNone) {
       made = {in_vector(nothing(slot)), loops(inner, 0, [&] { return in_vector(step(slot)); })};
     } else {  // the lanes of a vector, and what is left, by themselves
-      const int width = lanes_of(m, along);
+      const int width = lanes_along(spec_, target_, m, along);
       slots = width + 1;
       const std::string each = names_("i");
       made.push_back(serial(each, 0, slots, nothing(int_variable(each))));
@@ -486,7 +472,7 @@ class Nest {
         const Stmt added = stored_at(place.buffer, next, index);
         return lane.empty() ? added : vectorized(lane, lanes, added);
       };
-      const Stmt s = hi::IfThenElse::make(inside, row == kNone ? add(1) : in_vectors({row, {}}, lanes_of(m, row), add));
+      const Stmt s = hi::IfThenElse::make(inside, row == kNone ? add(1) : in_vectors({row, {}}, lanes_along(spec_, target_, m, row), add));
       for (const auto& [axis, index_of] : m.scatter) axes_.erase(axis);
       return s;
     }));

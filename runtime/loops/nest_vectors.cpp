@@ -7,6 +7,7 @@
 
 #include "expr/index/linear.h"
 #include "expr/index/loop_bounds.h"
+#include "runtime/emit/emit.h"
 #include "runtime/loops/nest.h"
 #include "runtime/loops/nest_pieces.h"
 
@@ -100,6 +101,16 @@ Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
   for (size_t k = m.reduced.size(); k-- > 0;) try_axis(m.reduced[k]);
   for (size_t k = m.left.size(); k-- > 0;) try_axis(m.left[k]);
   return best;
+}
+
+int lanes_along(const KernelSpec& spec, const Halide::Target& target, const SpecMember& m, Id axis) {
+  const Arena& a = *spec.arena;
+  Halide::Type widest = storage_type(a[m.body].type == DType::boolean ? DType::i32 : a[m.body].type);
+  for (Id id : reads_in(a, std::array{m.body, m.condition}))
+    if (Halide::Type t = storage_type(a[id].type); t.bits() > widest.bits()) widest = t;
+  int lanes = target.natural_vector_size(widest);
+  while (lanes > spec.axes.at(axis).extent) lanes /= 2;
+  return lanes;
 }
 
 double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& added, const std::function<double(const SpecMember&)>& times,

@@ -4,12 +4,15 @@
 #include <span>
 #include <vector>
 
+#include "Halide.h"
 #include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::runtime {
 
 // The axis that vectors run along; kNone: none is long enough.
 Id vector_axis(const KernelSpec& spec, const SpecMember& m);
+// How many elements a vector along an axis has: as many as a vector of the machine, or of a shorter one that fits into a short axis.
+int lanes_along(const KernelSpec& spec, const Halide::Target& target, const SpecMember& m, Id axis);
 // Does the reduction say where an extreme is?
 bool is_place(Op op);
 // The reads that stand in these.
