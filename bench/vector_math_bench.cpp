@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cpu/ir/late_functions.h"
+
 namespace vector_math_bench {
 namespace {
 
@@ -53,7 +55,9 @@ std::shared_ptr<Kernel> compile(const xhat::vmath::Row& row) {
   Target target = Halide::get_host_target();
   for (Target::Feature feature : {Target::StrictFloat, Target::NoAsserts, Target::NoBoundsQuery})
     target.set_feature(feature);
-  kernel->callable = f.compile_to_callable(arguments, target);
+  Halide::Pipeline pipeline(f);
+  xhat::runtime::write_out_late_functions(pipeline);
+  kernel->callable = pipeline.compile_to_callable(arguments, target);
   return kernel;
 }
 

@@ -1,4 +1,5 @@
 #include "runtime/cpu/assumptions.h"
+#include "runtime/cpu/ir/late_functions.h"
 #include "runtime/cpu/ir/statements.h"
 
 #include <algorithm>
@@ -195,7 +196,7 @@ Halide::Module lowered_with_assertions(Halide::Pipeline& pipeline, const std::ve
                                        const Halide::Target& target) {
   const Halide::Module lowered = pipeline.compile_to_module(arguments, name, target.without_feature(Halide::Target::NoAsserts));
   Halide::Module code(lowered.name(), target);
-  add_to(code, lowered);
+  add_to(code, with_late_functions(lowered, name));
   return code;
 }
 

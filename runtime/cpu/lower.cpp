@@ -23,7 +23,6 @@
 #include "runtime/cpu/ir/asked_first.h"
 #include "runtime/cpu/ir/prefetch_next.h"
 #include "runtime/cpu/ir/ramps.h"
-#include "runtime/cpu/ir/rare_lanes.h"
 #include "runtime/cpu/ir/stream_stores.h"
 #include "runtime/cpu/ir/sums_beside.h"
 #include "runtime/cpu/ir/write_over.h"
@@ -486,7 +485,6 @@ LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, Care c
   const Borders borders = care == Care::no_vectors ? Borders() : take_borders(compiled);
   LoweredKernel lowered = Lowering(compiled, target, care, borders).run();
   mend_ramps(lowered.pipeline, target);
-  branch_for_vectors(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;
 }

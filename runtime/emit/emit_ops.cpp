@@ -160,7 +160,7 @@ Expr philox(const Expr& seed, const Expr& i) {
 static Expr from_table(Op op, std::vector<Expr> args) {
   const vmath::Row* row = vmath::find_row(std::string(info(op).id).c_str());
   if (!row) throw Bug("no vector math for " + std::string(info(op).id));
-  return row->make(args);
+  return vmath::call_of(*row, args);
 }
 
 Expr float_op(const Node& n, const std::vector<Expr>& x) {

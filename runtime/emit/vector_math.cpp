@@ -370,4 +370,39 @@ const Row* find_row(const char* name) {
   return nullptr;
 }
 
+int operations(const Expr& x) {
+  struct Count : Halide::Internal::IRGraphVisitor {
+    int nodes = 0;
+    void include(const Expr& e) override {
+      if (seen.insert(e.get()).second) ++nodes, e.accept(this);
+    }
+    std::set<const void*> seen;
+  } count;
+  count.include(x);
+  return count.nodes;
+}
+
+namespace {
+
+Expr by_name(const std::string& name, const std::vector<Expr>& x) {
+  return Halide::Internal::Call::make(x[0].type(), kLate + name, x, Halide::Internal::Call::PureExtern);
+}
+
+}  // namespace
+
+Expr call_of(const Row& row, const std::vector<Expr>& x) {
+  constexpr int kLong = 60;  // operations: exp and log have fewer, and parts in common with other functions of the same argument
+  const Expr written_out = row.make(x);
+  return operations(written_out) > kLong ? by_name(row.name, x) : written_out;
+}
+
+Expr late(const std::string& name, const std::vector<Expr>& x) {
+  return name.starts_with(kRare) ? parts::far_angle(name.substr(kRare.size()), x[0]) : find_row(name.c_str())->make(x);
+}
+
+Expr rarely(const Expr& condition, const std::string& name, const std::vector<Expr>& x, const Expr& usual) {
+  using Halide::Internal::Call;
+  return Call::make(usual.type(), Call::if_then_else, {condition, by_name(kRare + name, x), usual}, Call::PureIntrinsic);
+}
+
 }  // namespace xhat::vmath

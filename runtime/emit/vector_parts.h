@@ -46,6 +46,7 @@ Expr polynomial(const Expr& x, const Coefficients& c);
 Expr bits_of(const Expr& x);
 Expr sign_bit(const Expr& x);
 Expr with_sign(const Expr& magnitude, const Expr& sign);  // magnitude >= 0 or NaN
+Expr far_angle(const std::string& name, const Expr& x);   // sin, cos or tan of an angle that is rarely so large
 Expr libm(const char* name, const std::vector<Expr>& x);  // of f64
 
 struct Reduced {

@@ -3,9 +3,10 @@
 //   f32    pi/2 in three constants up to 1e4; beyond, x * 2/pi modulo 4 in integers (Payne-Hanek)
 //   f64    pi/2 in three constants up to 1e8, with what r lacks in a number of its own; beyond, libm
 //
-// The reduction of large arguments stands in a branch (runtime/cpu/ir/rare_lanes.h).
+// The reduction of large arguments stands in a branch (runtime/cpu/ir/late_functions.h).
 #include <cmath>
-#include <functional>
+#include <map>
+#include <string>
 
 #include "runtime/emit/vector_math.h"
 #include "runtime/emit/vector_parts.h"
@@ -19,7 +20,6 @@ using Halide::Int;
 using Halide::reinterpret;
 using Halide::select;
 using Halide::UInt;
-using Halide::Internal::Call;
 
 SinCos sincos_reduced(const Expr& r) {
   Expr t = r * r;
@@ -29,11 +29,6 @@ SinCos sincos_reduced(const Expr& r) {
 }
 
 namespace {
-
-// value where the condition holds, else usual, in a branch: where it holds for one element of a vector, all pay.
-Expr rarely(const Expr& condition, const Expr& value, const Expr& usual) {
-  return Call::make(usual.type(), Call::if_then_else, {condition, value, usual}, Call::PureIntrinsic);
-}
 
 struct Quadrant {
   Expr r;     // |x| - n pi/2, in [-pi/4, pi/4]
@@ -109,33 +104,37 @@ SinCos sincos_of(const Quadrant& q) {
   return {q.r + vmath::fma(q.r * t, s, q.rest), near + vmath::fma(t * t, c, lost - q.r * q.rest)};
 }
 
-// Of angles that hardly anybody has another reduction, in a branch: `make` is what becomes of one. In f32 1e4 <= |x| < inf, found by one
-// comparison of bits (what is no number stays so in the usual way); in f64 all that is not below 1e8, which libm takes.
-Expr for_any_angle(const char* name, const Expr& x, const std::function<Expr(const Quadrant&)>& make) {
-  const bool single = x.type().bits() == 32;
-  constexpr uint64_t ten_thousand = 0x461c4000, infinite = 0x7f800000;
-  Expr ax = vmath::abs(x), usual = make(reduce_angle(x)), far, value;
-  if (single) {
-    far = bits_of(ax) - word(UInt(32), ten_thousand) < word(UInt(32), infinite - ten_thousand);
-    value = make(reduce_large(bits_of(ax)));
-  } else {
-    far = !(ax < number(x.type(), 1e8));
-    value = libm(name, {x});
-  }
-  return rarely(far, value, usual);
+// sin(|x| + quarter pi/2), its sign flipped by `sign`.
+Expr sin_quarter(const Expr& x, const Quadrant& q, uint64_t quarter, const Expr& sign) {
+  const int bits = x.type().bits();
+  SinCos v = sincos_of(q);
+  Type u = UInt(bits);
+  Expr n = quarter ? q.n + word(u, quarter) : q.n;
+  Expr value = select((n & word(u, 1)) == word(u, 0), v.sin, v.cos);
+  Expr flip = (n & word(u, 2)) << word(u, static_cast<uint64_t>(bits - 2));
+  return reinterpret(Float(bits), bits_of(value) ^ (sign.defined() ? flip ^ sign : flip));
+}
+Expr sin_of(const Expr& x, const Quadrant& q) { return sin_quarter(x, q, 0, sign_bit(x)); }
+Expr cos_of(const Expr& x, const Quadrant& q) { return sin_quarter(x, q, 1, Expr()); }
+Expr tan_of(const Expr& x, const Quadrant& q) {
+  const int bits = x.type().bits();
+  SinCos v = sincos_of(q);
+  Type u = UInt(bits);
+  Expr odd = q.n & word(u, 1), even = odd == word(u, 0);  // tan(r + pi/2) = -cos/sin
+  Expr value = select(even, v.sin, v.cos) / select(even, v.cos, v.sin);
+  return reinterpret(Float(bits), bits_of(value) ^ (odd << word(u, static_cast<uint64_t>(bits - 1))) ^ sign_bit(x));
 }
 
-// sin(|x| + quarter pi/2), its sign flipped by `sign`.
-Expr sin_quarter(const char* name, const Expr& x, uint64_t quarter, const Expr& sign) {
-  const int bits = x.type().bits();
-  return for_any_angle(name, x, [&](const Quadrant& q) {
-    SinCos v = sincos_of(q);
-    Type u = UInt(bits);
-    Expr n = quarter ? q.n + word(u, quarter) : q.n;
-    Expr value = select((n & word(u, 1)) == word(u, 0), v.sin, v.cos);
-    Expr flip = (n & word(u, 2)) << word(u, static_cast<uint64_t>(bits - 2));
-    return reinterpret(Float(bits), bits_of(value) ^ (sign.defined() ? flip ^ sign : flip));
-  });
+using OfAngle = Expr (*)(const Expr& x, const Quadrant& q);
+
+// Of angles that hardly anybody has another reduction, in a branch. In f32 1e4 <= |x| < inf, found by one comparison of bits (what is no number
+// stays so in the usual way); in f64 all that is not below 1e8, which libm takes.
+Expr for_any_angle(const char* name, OfAngle make, const Expr& x) {
+  constexpr uint64_t ten_thousand = 0x461c4000, infinite = 0x7f800000;
+  const Expr ax = vmath::abs(x);
+  const Expr far = x.type().bits() == 32 ? bits_of(ax) - word(UInt(32), ten_thousand) < word(UInt(32), infinite - ten_thousand)
+                                         : !(ax < number(x.type(), 1e8));
+  return rarely(far, name, {x}, make(x, reduce_angle(x)));
 }
 
 }  // namespace
@@ -143,18 +142,13 @@ Expr sin_quarter(const char* name, const Expr& x, uint64_t quarter, const Expr& 
 
 using namespace parts;
 
-Expr sin(const Expr& x) { return sin_quarter("sin", x, 0, sign_bit(x)); }
-Expr cos(const Expr& x) { return sin_quarter("cos", x, 1, Expr()); }
+Expr sin(const Expr& x) { return for_any_angle("sin", sin_of, x); }
+Expr cos(const Expr& x) { return for_any_angle("cos", cos_of, x); }
+Expr tan(const Expr& x) { return for_any_angle("tan", tan_of, x); }
 
-Expr tan(const Expr& x) {
-  const int bits = x.type().bits();
-  return for_any_angle("tan", x, [&](const Quadrant& q) {
-    SinCos v = sincos_of(q);
-    Type u = UInt(bits);
-    Expr odd = q.n & word(u, 1), even = odd == word(u, 0);  // tan(r + pi/2) = -cos/sin
-    Expr value = select(even, v.sin, v.cos) / select(even, v.cos, v.sin);
-    return reinterpret(Float(bits), bits_of(value) ^ (odd << word(u, static_cast<uint64_t>(bits - 1))) ^ sign_bit(x));
-  });
+Expr parts::far_angle(const std::string& name, const Expr& x) {
+  static const std::map<std::string, OfAngle> of_angles{{"sin", sin_of}, {"cos", cos_of}, {"tan", tan_of}};
+  return x.type().bits() == 64 ? libm(name.c_str(), {x}) : of_angles.at(name)(x, reduce_large(bits_of(vmath::abs(x))));
 }
 
 }  // namespace xhat::vmath

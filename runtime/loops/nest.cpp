@@ -11,7 +11,6 @@
 #include "expr/index/loop_bounds.h"
 #include "expr/rules/simplify.h"
 #include "runtime/cpu/ir/ramps.h"
-#include "runtime/cpu/ir/rare_lanes.h"
 #include "runtime/cpu/ir/statements.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
@@ -493,7 +492,7 @@ Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& plac
 Stmt ready_for_code(const Stmt& s, const Halide::Target& target) {
   Stmt made = hi::simplify(s);
   made = hi::vectorize_loops(made, {});
-  made = with_branches_for_vectors(with_mended_ramps(hi::simplify(made), target));
+  made = with_mended_ramps(hi::simplify(made), target);
   return target.has_feature(Halide::Target::FMA) ? made : without_fma(made);
 }
 

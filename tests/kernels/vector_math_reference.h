@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/cpu/ir/late_functions.h"
 #include "runtime/emit/vector_math.h"
 
 namespace xhat::vmath_test {
@@ -50,7 +51,9 @@ class Compiled {
     f(i) = row.make(args);
     if (vectorize) f.vectorize(i, sizeof(T) == 4 ? lanes_f32 : lanes_f64, Halide::TailStrategy::GuardWithIf);
     Halide::Target target = Halide::get_jit_target_from_environment().with_feature(Halide::Target::StrictFloat);
-    callable_ = f.compile_to_callable(arguments, target);
+    Halide::Pipeline pipeline(f);
+    xhat::runtime::write_out_late_functions(pipeline);
+    callable_ = pipeline.compile_to_callable(arguments, target);
   }
 
   // Compiled once in a process, which takes longer than all calls.
