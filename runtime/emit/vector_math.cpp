@@ -384,11 +384,16 @@ int operations(const Expr& x) {
 
 namespace {
 
+const std::string kLate = "xhat.late.";
+
 Expr by_name(const std::string& name, const std::vector<Expr>& x) {
   return Halide::Internal::Call::make(x[0].type(), kLate + name, x, Halide::Internal::Call::PureExtern);
 }
 
 }  // namespace
+
+bool is_late(const Halide::Internal::Call* call) { return call->name.starts_with(kLate); }
+std::string name_of_late(const Halide::Internal::Call* call) { return call->name.substr(kLate.size()); }
 
 Expr call_of(const Row& row, const std::vector<Expr>& x) {
   constexpr int kLong = 60;  // operations: exp and log have fewer, and parts in common with other functions of the same argument

@@ -66,11 +66,13 @@ struct Row {
 const std::vector<Row>& rows();
 const Row* find_row(const char* name);  // null if there is none
 
-// Functions with long code are names, calls of kLate + theirs, while Halide makes loops and vectors: it would read the code again and again. A pass
+// Functions with long code are calls by name while Halide makes loops and vectors: it would read the code again and again. A pass
 // over vectors puts there what they stand for (runtime/cpu/ir/late_functions.h). Rare ones are names that functions make themselves, of what hardly
 // any argument needs.
-inline const std::string kLate = "xhat.late.", kRare = "rare.";
+inline const std::string kRare = "rare.";
 Expr call_of(const Row& row, const std::vector<Expr>& x);  // or what it stands for, which is short
+bool is_late(const Halide::Internal::Call* call);
+std::string name_of_late(const Halide::Internal::Call* call);
 Expr late(const std::string& name, const std::vector<Expr>& x);
 Expr rarely(const Expr& condition, const std::string& name, const std::vector<Expr>& x, const Expr& usual);
 int operations(const Expr& x);

@@ -1,5 +1,6 @@
-#include "runtime/cpu/ir/statements.h"
 #include "runtime/gpu/device_code.h"
+#include "runtime/cpu/ir/statements.h"
+#include "runtime/emit/vector_math.h"
 
 #include <cstring>
 #include <map>
@@ -160,6 +161,7 @@ struct ForDevice::Rewriter : IRGraphMutator {
   Expr visit(const Call* op) override {
     std::vector<Expr> args;
     if (is_hint(op)) return mutate(op->args[0]);
+    if (vmath::is_late(op)) return mutate(vmath::late(vmath::name_of_late(op), op->args));
     for (const Expr& x : op->args) args.push_back(mutate(x));
     if (op->call_type == Call::Image) {
       ElementPlace at = place(op->name, args);

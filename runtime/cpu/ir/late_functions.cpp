@@ -15,9 +15,6 @@ namespace {
 using namespace Halide::Internal;
 using Halide::Type;
 
-bool is_late(const Call* op) { return op->name.starts_with(vmath::kLate); }
-std::string name_of(const Call* op) { return op->name.substr(vmath::kLate.size()); }
-
 constexpr int kMostInLine = 6000;  // operations of vector math
 const std::string kRoom = "late.room.", kLane = "late.lane";
 
@@ -67,8 +64,8 @@ struct LateFunctions : IRMutator {
     const Expr mutated = IRMutator::visit(op);
     const Call* call = mutated.as<Call>();
     if (!call) return mutated;
-    if (is_late(call)) {
-      const std::string name = name_of(call);
+    if (vmath::is_late(call)) {
+      const std::string name = vmath::name_of_late(call);
       const Expr result = called ? called(name, call->args) : Expr();
       return result.defined() ? result : mutate(in_line(name, call->args));
     }
@@ -90,9 +87,9 @@ struct Length : IRVisitor {
 
   using IRVisitor::visit;
   void visit(const Call* op) override {
-    if (is_late(op)) {
+    if (vmath::is_late(op)) {
       const auto [at, isnew] = of.try_emplace({op->name, op->type.bits()});
-      if (isnew) at->second = vmath::operations(in_line(name_of(op), op->args));
+      if (isnew) at->second = vmath::operations(in_line(vmath::name_of_late(op), op->args));
       length += at->second;
     }
     IRVisitor::visit(op);

@@ -1,4 +1,4 @@
-// Functions of vector math that are names until all else is vectors (vmath::kLate), and branches for what hardly any element of a vector takes:
+// Functions of vector math that are names until all else is vectors (vmath::is_late), and branches for what hardly any element of a vector takes:
 // Halide has a branch for each of its elements.
 //
 //   sin(x)   =>   let s = (sin of small x) in if_then_else(any(x > 1e8), select(x > 1e8, sin.rare(x), s), s)
