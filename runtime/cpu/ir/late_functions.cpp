@@ -73,7 +73,9 @@ struct LateFunctions : IRMutator {
     const int lanes = call->type.lanes();
     const std::string condition = unique_name("rare"), usual = unique_name("usual");
     const Expr rare = Variable::make(call->args[0].type(), condition), value = Variable::make(call->type, usual);
-    const Expr any = Broadcast::make(VectorReduce::make(VectorReduce::Or, rare, 1), lanes);
+    const Expr any_is =
+        Call::make(Halide::Bool(), "llvm.expect.i1", {VectorReduce::make(VectorReduce::Or, rare, 1), const_false()}, Call::PureExtern);
+    const Expr any = Broadcast::make(any_is, lanes);
     const Expr branch =
         Call::make(call->type, Call::if_then_else, {any, Select::make(rare, call->args[1], value), value}, Call::PureIntrinsic);
     return Let::make(condition, call->args[0], Let::make(usual, call->args[2], branch));
