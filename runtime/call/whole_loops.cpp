@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -65,7 +66,7 @@ class Blocks {
     return all;
   }
 
-  // What it takes as one function, in tiles or not, and by kernels.
+  // What it takes as one function, in tiles or not, and by kernels: of one thread and of all the geometric mean, as calls have any number of them.
   struct Price {
     double whole, kernels;
     std::optional<LoopTiles> tiles = {};
@@ -78,11 +79,11 @@ class Blocks {
     const double count = tiles ? static_cast<double>(tiles->extent) / static_cast<double>(tiles->tile) : 1;
     std::optional<LoopTape> tape;
     if (taped) tape.emplace(p_, loop, dims_, blocks, memory);
-    double plain = copies_ps(loop, memory, tape ? &*tape : nullptr), kernels = 0;
+    double plain = copies_ps(loop, memory, tape ? &*tape : nullptr), kernels = 0, kernels_on_all = 0;
     for (const auto& [b, block] : blocks) {
       const auto runs = static_cast<double>(at_.at(b).runs);
       const bool differentiated = taped && block.backward;
-      double work = 0, plain_work = 0;
+      double work = 0, work_on_all = 0, plain_work = 0;
       auto add = [&](const LoopBlock::Direction& by_kernels, const LoopBlock::Direction& plain_loops,
                      const std::function<bool(uint32_t)>& is_added) {
         const KernelSpec& plain_spec = plain_loops.spec;
@@ -97,7 +98,8 @@ class Blocks {
         const KernelSpec& spec = by_kernels.spec;
         const double ps = price_ps(spec, [](uint32_t) { return false; });
         const bool parallel = bytes(spec) > static_cast<double>(options_.machine.serial_bytes) || ps > options_.machine.serial_ps;
-        work += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
+        work += kKernel * ps;
+        work_on_all += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
         plain_work += count * price_ps(
                                   plain_spec, is_added, [&](const SpecMember& m) { return is_product(plain_spec, m) ? kPlainProduct : 1; },
                                   lies_over);
@@ -115,9 +117,11 @@ class Blocks {
       auto call = [&](CallPrice price) { return price.once + price.each * values; };
       if (tape) plain_work += kTape_ps * tape->elements(*b);
       plain += runs * plain_work;
-      kernels += runs * (work + (differentiated ? call(kForward) + call(kBackward) : call(kInfer)));
+      const double calls = differentiated ? call(kForward) + call(kBackward) : call(kInfer);
+      kernels += runs * (work + calls), kernels_on_all += runs * (work_on_all + calls);
     }
-    return {tiles ? plain / std::min(threads_, static_cast<int>(tiles->count())) : plain, kernels};
+    const double plain_on_all = tiles ? plain / std::min(threads_, static_cast<int>(tiles->count())) : plain;
+    return {std::sqrt(plain * plain_on_all), std::sqrt(kernels * kernels_on_all)};
   }
 
   // With the tiles with which it takes least, if that is less than without, and worth other threads.
