@@ -49,14 +49,14 @@ std::shared_ptr<Kernel> compile(const xhat::vmath::Row& row) {
     for (int j = 0; j < elements; j++) kernel->inputs[size_t(k)](j) = argument(row, k, j);
   }
   Halide::Func f(std::string("xh_bench_") + row.name);
-  f(i) = row.make(args);
+  f(i) = xhat::vmath::call_of(row, args);
   f.output_buffer().dim(0).set_bounds(0, elements);
   f.vectorize(i, 16, Halide::TailStrategy::RoundUp);
   Target target = Halide::get_host_target();
   for (Target::Feature feature : {Target::StrictFloat, Target::NoAsserts, Target::NoBoundsQuery})
     target.set_feature(feature);
   Halide::Pipeline pipeline(f);
-  xhat::runtime::write_out_late_functions(pipeline);
+  xhat::runtime::write_out_late_functions(pipeline, target);
   kernel->callable = pipeline.compile_to_callable(arguments, target);
   return kernel;
 }

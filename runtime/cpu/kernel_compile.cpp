@@ -195,7 +195,7 @@ std::vector<Compiled> compile(const std::vector<KernelToCompile>& kernels, DiskC
       // Code in memory, where nothing can be linked: without non-temporal stores. (With Halide's own checks it needs its runtime.)
       const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
       LoweredKernel lowered = lower(*k.spec, target, care);
-      write_out_late_functions(lowered.pipeline);
+      write_out_late_functions(lowered.pipeline, target);
       auto code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), k.spec->streams);
       return std::make_unique<CompiledKernel>(arguments_of(*k.spec, lowered, why), std::move(code));
     }));

@@ -48,11 +48,11 @@ class Compiled {
       arguments.push_back(in);
     }
     Halide::Func f(std::string("xh_test_") + row.name);
-    f(i) = row.make(args);
+    f(i) = xhat::vmath::call_of(row, args);
     if (vectorize) f.vectorize(i, sizeof(T) == 4 ? lanes_f32 : lanes_f64, Halide::TailStrategy::GuardWithIf);
     Halide::Target target = Halide::get_jit_target_from_environment().with_feature(Halide::Target::StrictFloat);
     Halide::Pipeline pipeline(f);
-    xhat::runtime::write_out_late_functions(pipeline);
+    xhat::runtime::write_out_late_functions(pipeline, target);
     callable_ = pipeline.compile_to_callable(arguments, target);
   }
 

@@ -18,17 +18,19 @@ using Halide::Type;
 constexpr int kMostInLine = 6000;  // operations of vector math
 const std::string kRoom = "late.room.", kLane = "late.lane";
 
+bool has_fma(const Halide::Target& target) { return target.has_feature(Halide::Target::FMA); }
 std::string room(size_t argument) { return kRoom + std::to_string(argument); }
 
 // What is named, of vectors that lie in rooms, in place of the first of them.
-Stmt in_place(const std::string& name, const std::vector<Expr>& x) {
+Stmt in_place(const std::string& name, const std::vector<Expr>& x, bool fma) {
   const Type t = x[0].type();
   const std::string lane = unique_name(kLane);
   const Expr index = t.is_vector() ? int_variable(lane) : 0;
   std::vector<Expr> elements;
   for (size_t i = 0; i < x.size(); ++i) elements.push_back(loaded(x[i].type().element_of(), room(i), index));
-  const Stmt replaced = stored_at(room(0), common_subexpression_elimination(vmath::late(name, elements)), index);
-  return t.is_vector() ? vectorize_loops(vectorized(lane, t.lanes(), replaced), {}) : replaced;
+  const Stmt replaced = stored_at(room(0), strictify_float(common_subexpression_elimination(vmath::late(name, elements))), index);
+  const Stmt made = t.is_vector() ? vectorize_loops(vectorized(lane, t.lanes(), replaced), {}) : replaced;
+  return fma ? made : without_fma(made);
 }
 
 // The same with variables, instead of in memory.
@@ -46,39 +48,139 @@ struct StoredValue : IRMutator {
     return op;
   }
 };
-Expr in_line(const std::string& name, const std::vector<Expr>& x) {
+// Of the function, with such a name for each argument.
+Expr body_of(const std::string& name, const std::vector<Expr>& x, const std::vector<std::string>& names, bool fma) {
   StoredValue found;
-  for (size_t i = 0; i < x.size(); ++i) found.of[room(i)] = variable(x[i].type(), unique_name("late.of"));
-  found.mutate(in_place(name, x));
-  Expr made = found.value;
-  for (size_t i = 0; i < x.size(); ++i) made = Let::make(found.of[room(i)].as<Variable>()->name, x[i], made);
-  return made;
+  for (size_t i = 0; i < x.size(); ++i) found.of[room(i)] = variable(x[i].type(), names[i]);
+  found.mutate(in_place(name, x, fma));
+  return found.value;
 }
 
+struct Count : IRVisitor {
+  int late = 0;
+
+  using IRVisitor::visit;
+  void visit(const Call* op) override {
+    late += vmath::is_late(op);
+    IRVisitor::visit(op);
+  }
+};
+bool has_late(const Expr& x) {
+  Count count;
+  x.accept(&count);
+  return count.late > 0;
+}
+
+// What is made of a function stands in lets before the statement, so that nothing is made of it afterwards: where Halide takes vectors apart it renames
+// lets, but not what is loaded from rooms.
 struct LateFunctions : IRMutator {
+  explicit LateFunctions(bool fma) : fma(fma) {}
+  const bool fma;  // of the processor
   // Of a function's name and its arguments: what is called; undefined where it is written in line.
   std::function<Expr(const std::string&, const std::vector<Expr>&)> called;
 
   using IRMutator::visit;
-  Expr visit(const Call* op) override {
-    const Expr mutated = IRMutator::visit(op);
-    const Call* call = mutated.as<Call>();
-    if (!call) return mutated;
-    if (vmath::is_late(call)) {
-      const std::string name = vmath::name_of_late(call);
-      const Expr result = called ? called(name, call->args) : Expr();
-      return result.defined() ? result : mutate(in_line(name, call->args));
+  Stmt visit(const Store* op) override {
+    if (!has_late(op->value) && !has_late(op->index)) return op;
+    const Before outer(*this);
+    const Expr value = mutate(op->value), index = mutate(op->index), predicate = mutate(op->predicate);
+    return after_lets(Store::make(op->name, value, index, op->param, predicate, op->alignment));
+  }
+  Stmt visit(const LetStmt* op) override {
+    if (!has_late(op->value)) return IRMutator::visit(op);
+    Expr value;
+    std::vector<std::pair<std::string, Expr>> lets;
+    {
+      const Before outer(*this);
+      value = mutate(op->value);
+      lets.swap(before_);
     }
-    if (!call->is_intrinsic(Call::if_then_else) || call->args.size() != 3 || !call->args[0].type().is_vector()) return mutated;
-    const int lanes = call->type.lanes();
-    const std::string condition = unique_name("rare"), usual = unique_name("usual");
-    const Expr rare = Variable::make(call->args[0].type(), condition), value = Variable::make(call->type, usual);
-    const Expr any_is =
-        Call::make(Halide::Bool(), "llvm.expect.i1", {VectorReduce::make(VectorReduce::Or, rare, 1), const_false()}, Call::PureExtern);
-    const Expr any = Broadcast::make(any_is, lanes);
-    const Expr branch =
-        Call::make(call->type, Call::if_then_else, {any, Select::make(rare, call->args[1], value), value}, Call::PureIntrinsic);
-    return Let::make(condition, call->args[0], Let::make(usual, call->args[2], branch));
+    Stmt made = LetStmt::make(op->name, value, mutate(op->body));
+    for (auto it = lets.rbegin(); it != lets.rend(); ++it) made = LetStmt::make(it->first, it->second, made);
+    return made;
+  }
+
+  Expr visit(const Variable* op) override {
+    const auto at = names_.find(op->name);
+    return at == names_.end() ? Expr(op) : variable(op->type, at->second);
+  }
+  Expr visit(const Let* op) override {
+    const Expr value = mutate(op->value);
+    const std::string name = unique_name(op->name);
+    const auto at = names_.find(op->name);
+    const std::string outer = at == names_.end() ? std::string() : at->second;
+    names_[op->name] = name;
+    const Expr made = let(name, value, [&] { return mutate(op->body); });
+    if (outer.empty())
+      names_.erase(op->name);
+    else
+      names_[op->name] = outer;
+    return made;
+  }
+  Expr visit(const Call* op) override {
+    if (vmath::is_late(op)) return of_late(vmath::name_of_late(op), mutate(op->args));
+    if (!op->is_intrinsic(Call::if_then_else)) return IRMutator::visit(op);
+    const bool rare = op->args.size() == 3 && op->args[0].type().is_vector() && !op->args[0].as<Broadcast>();
+    const Expr condition = mutate(op->args[0]);
+    if (rare) return branch(op, condition);
+    std::vector<Expr> args{condition};
+    const bool hoists = std::exchange(hoists_, false);
+    for (size_t i = 1; i < op->args.size(); ++i) args.push_back(mutate(op->args[i]));
+    hoists_ = hoists;
+    return named(Call::make(op->type, Call::if_then_else, args, op->call_type), "either");
+  }
+
+ private:
+  bool hoists_ = false;
+  std::vector<std::pair<std::string, Expr>> before_;
+  std::map<std::string, std::string> names_;  // of lets, whose names may occur again in copies of an expression
+
+  struct Before {
+    LateFunctions& of;
+    std::vector<std::pair<std::string, Expr>> outer;
+    bool hoisted;
+    explicit Before(LateFunctions& f) : of(f), outer(std::exchange(f.before_, {})), hoisted(std::exchange(f.hoists_, true)) {}
+    ~Before() { of.before_ = std::move(outer), of.hoists_ = hoisted; }
+  };
+  Stmt after_lets(Stmt s) {
+    for (auto it = before_.rbegin(); it != before_.rend(); ++it) s = LetStmt::make(it->first, it->second, s);
+    return s;
+  }
+  Expr let(const std::string& name, const Expr& value, const std::function<Expr()>& body) {
+    if (!hoists_) return Let::make(name, value, body());
+    before_.emplace_back(name, value);
+    return body();
+  }
+  Expr named(const Expr& value, const std::string& like) {
+    const std::string name = unique_name(like);
+    return let(name, value, [&] { return variable(value.type(), name); });
+  }
+
+  Expr of_late(const std::string& function, const std::vector<Expr>& x) {
+    if (const Expr result = called ? called(function, x) : Expr(); result.defined()) return named(result, "late");
+    std::vector<std::string> names;
+    for (size_t i = 0; i < x.size(); ++i) names.push_back(unique_name("late.of"));
+    std::function<Expr(size_t)> from = [&](size_t i) {
+      return i == x.size() ? mutate(body_of(function, x, names, fma)) : let(names[i], x[i], [&] { return from(i + 1); });
+    };
+    return from(0);
+  }
+  Expr branch(const Call* op, const Expr& condition) {
+    const Expr usual_value = mutate(op->args[2]);
+    const std::string rare_name = unique_name("rare"), usual_name = unique_name("usual");
+    return let(rare_name, condition, [&] {
+      return let(usual_name, usual_value, [&] {
+        const Expr rare = variable(condition.type(), rare_name), usual = variable(op->type, usual_name);
+        const bool hoists = std::exchange(hoists_, false);
+        const std::string taken_name = unique_name("taken");
+        const Expr taken = Let::make(taken_name, mutate(op->args[1]), Select::make(rare, variable(op->type, taken_name), usual));
+        hoists_ = hoists;
+        const Expr any_is =
+            Call::make(Halide::Bool(), "llvm.expect.i1", {VectorReduce::make(VectorReduce::Or, rare, 1), const_false()}, Call::PureExtern);
+        const Expr any = Broadcast::make(any_is, op->type.lanes());
+        return named(Call::make(op->type, Call::if_then_else, {any, taken, usual}, Call::PureIntrinsic), "either");
+      });
+    });
   }
 };
 
@@ -91,7 +193,8 @@ struct Length : IRVisitor {
   void visit(const Call* op) override {
     if (vmath::is_late(op)) {
       const auto [at, isnew] = of.try_emplace({op->name, op->type.bits()});
-      if (isnew) at->second = vmath::operations(in_line(vmath::name_of_late(op), op->args));
+      if (isnew)
+        at->second = vmath::operations(body_of(vmath::name_of_late(op), op->args, std::vector<std::string>(op->args.size(), "x"), true));
       length += at->second;
     }
     IRVisitor::visit(op);
@@ -107,7 +210,7 @@ class Functions {
     Length of_code;
     s.accept(&of_code);
     const bool all = of_code.length > kMostInLine;
-    LateFunctions late;
+    LateFunctions late(has_fma(module_.target()));
     late.called = [&](const std::string& name, const std::vector<Expr>& x) {
       return all || name.starts_with(vmath::kRare) ? call(name, x) : Expr();
     };
@@ -122,7 +225,7 @@ class Functions {
   Expr call(const std::string& of, const std::vector<Expr>& x) {
     const Type t = x[0].type(), pointer = Halide::type_of<void*>();
     const auto [at, isnew] = made_.try_emplace({of, t}, name_ + "_late_" + std::to_string(made_.size()));
-    if (isnew) define(at->second, in_place(of, x), x.size());
+    if (isnew) define(at->second, in_place(of, x, has_fma(module_.target())), x.size());
     std::vector<Expr> rooms;
     for (size_t i = 0; i < x.size(); ++i) rooms.push_back(variable(pointer, room(i)));
     const std::string status = unique_name("late.status");
@@ -140,8 +243,7 @@ class Functions {
     std::vector<LoweredArgument> rooms;
     for (size_t i = 0; i < arguments; ++i)
       rooms.emplace_back(room(i), Halide::Argument::InputScalar, Halide::type_of<void*>(), 0, Halide::ArgumentEstimates{});
-    const bool fma = module_.target().has_feature(Halide::Target::FMA);
-    module_.append(LoweredFunc(name, rooms, fma ? body : without_fma(body), Halide::LinkageType::External, Halide::NameMangling::C));
+    module_.append(LoweredFunc(name, rooms, body, Halide::LinkageType::External, Halide::NameMangling::C));
   }
 };
 
@@ -159,6 +261,8 @@ Halide::Module with_late_functions(const Halide::Module& lowered, const std::str
   return made;
 }
 
-void write_out_late_functions(Halide::Pipeline& pipeline) { pipeline.add_custom_lowering_pass(new LateFunctions); }
+void write_out_late_functions(Halide::Pipeline& pipeline, const Halide::Target& target) {
+  pipeline.add_custom_lowering_pass(new LateFunctions(has_fma(target)));
+}
 
 }  // namespace xhat::runtime

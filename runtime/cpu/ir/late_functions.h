@@ -15,6 +15,6 @@ namespace xhat::runtime {
 // The module with these functions, whose names begin with `name`.
 Halide::Module with_late_functions(const Halide::Module& lowered, const std::string& name);
 // Adds a pass that leaves all in line, for pipelines that no module is made of.
-void write_out_late_functions(Halide::Pipeline& pipeline);
+void write_out_late_functions(Halide::Pipeline& pipeline, const Halide::Target& target);
 
 }  // namespace xhat::runtime
