@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "runtime/cpu/ir/statements.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/vector_math.h"
@@ -21,13 +23,26 @@ const std::string kRoom = "late.room.", kLane = "late.lane";
 bool has_fma(const Halide::Target& target) { return target.has_feature(Halide::Target::FMA); }
 std::string room(size_t argument) { return kRoom + std::to_string(argument); }
 
+std::string with_constants(std::string name, const std::vector<Expr>& x) {
+  for (const Expr& of : x)
+    if (const auto constant = as_const_float(of))
+      name += fmt::format(" {:a}", *constant);
+    else
+      name += " .";
+  return name;
+}
+
 // What is named, of vectors that lie in rooms, in place of the first of them.
 Stmt in_place(const std::string& name, const std::vector<Expr>& x, bool fma) {
   const Type t = x[0].type();
   const std::string lane = unique_name(kLane);
   const Expr index = t.is_vector() ? int_variable(lane) : 0;
   std::vector<Expr> elements;
-  for (size_t i = 0; i < x.size(); ++i) elements.push_back(loaded(x[i].type().element_of(), room(i), index));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Type element = x[i].type().element_of();
+    const auto constant = as_const_float(x[i]);  // an order, by which the code is made
+    elements.push_back(constant ? make_const(element, *constant) : loaded(element, room(i), index));
+  }
   const Stmt replaced = stored_at(room(0), strictify_float(common_subexpression_elimination(vmath::late(name, elements))), index);
   const Stmt made = t.is_vector() ? vectorize_loops(vectorized(lane, t.lanes(), replaced), {}) : replaced;
   return fma ? made : without_fma(made);
@@ -224,7 +239,7 @@ class Functions {
 
   Expr call(const std::string& of, const std::vector<Expr>& x) {
     const Type t = x[0].type(), pointer = Halide::type_of<void*>();
-    const auto [at, isnew] = made_.try_emplace({of, t}, name_ + "_late_" + std::to_string(made_.size()));
+    const auto [at, isnew] = made_.try_emplace({with_constants(of, x), t}, name_ + "_late_" + std::to_string(made_.size()));
     if (isnew) define(at->second, in_place(of, x, has_fma(module_.target())), x.size());
     std::vector<Expr> rooms;
     for (size_t i = 0; i < x.size(); ++i) rooms.push_back(variable(pointer, room(i)));
