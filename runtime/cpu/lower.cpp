@@ -25,31 +25,12 @@
 #include "runtime/cpu/ir/ramps.h"
 #include "runtime/cpu/ir/stream_stores.h"
 #include "runtime/cpu/ir/sums_beside.h"
+#include "runtime/cpu/ir/without_fma.h"
 #include "runtime/cpu/ir/write_over.h"
 #include "runtime/cpu/lowering.h"
 #include "runtime/host/tile_services.h"
 
 namespace xhat::runtime {
-namespace {
-
-// A processor without fma would call the C library for each lane (20 ns where that has to compute it). In double a product of
-// floats is exact; the sum is rounded twice, which in one case of 2^29 gives the neighbouring float.
-struct WithoutFma : Halide::Internal::IRMutator {
-  using IRMutator::visit;
-  Expr visit(const Halide::Internal::Call* op) override {
-    Expr e = IRMutator::visit(op);
-    if (op->name != "llvm.fma.f32") return e;
-    auto wide = [&](size_t i) {
-      const Expr& x = e.as<Halide::Internal::Call>()->args[i];
-      return Halide::Internal::Cast::make(Halide::Float(64, x.type().lanes()), x);
-    };
-    Expr sum = Halide::Internal::Add::make(Halide::Internal::Mul::make(wide(0), wide(1)), wide(2));
-    return Halide::Internal::Cast::make(op->type, sum);
-  }
-};
-
-}  // namespace
-
 LoweredKernel Lowering::run() {
   declare();
   if (const auto rows = rows_of_few()) {
@@ -474,8 +455,6 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
   return dims;
 }
 
-Halide::Internal::Stmt without_fma(const Halide::Internal::Stmt& s) { return WithoutFma().mutate(s); }
-
 bool element_by_element(const KernelSpec& spec) {
   return Lowering(with_class_representatives(spec), cpu_target(), Care::none).element_by_element();
 }
@@ -485,7 +464,7 @@ LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, Care c
   const Borders borders = care == Care::no_vectors ? Borders() : take_borders(compiled);
   LoweredKernel lowered = Lowering(compiled, target, care, borders).run();
   mend_ramps(lowered.pipeline, target);
-  if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
+  if (!target.has_feature(Halide::Target::FMA)) avoid_fma(lowered.pipeline);
   return lowered;
 }
 

@@ -38,9 +38,6 @@ enum class Care : uint8_t { none, all_stages, no_vectors };
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, Care care = Care::none);
 
-// What a processor without fma runs instead, in lowered code.
-Halide::Internal::Stmt without_fma(const Halide::Internal::Stmt& s);
-
 // strict_float, without checks and bounds queries: the executor checks what comes in.
 Halide::Target target_of(CpuLevel level);
 // To compile for this process: the host, or what XHAT_CPU_LEVEL asks for.

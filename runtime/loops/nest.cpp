@@ -12,6 +12,7 @@
 #include "expr/rules/simplify.h"
 #include "runtime/cpu/ir/ramps.h"
 #include "runtime/cpu/ir/statements.h"
+#include "runtime/cpu/ir/without_fma.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cpu/ir/statements.h"
-#include "runtime/cpu/lower.h"
+#include "runtime/cpu/ir/without_fma.h"
 #include "runtime/emit/vector_math.h"
 
 namespace xhat::runtime {
