@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <set>
 
@@ -66,11 +65,16 @@ class Blocks {
     return all;
   }
 
-  // What it takes as one function, in tiles or not, and by kernels: of one thread and of all the geometric mean, as calls have any number of them.
-  struct Price {
+  // What it takes as one function and by kernels.
+  struct Times {
     double whole, kernels;
+  };
+  // On one thread and on all threads of the machine. What is computed may not depend on how many a call has, so a loop is one function only where
+  // that pays on either.
+  struct Price {
+    Times on_one, on_all;
     std::optional<LoopTiles> tiles = {};
-    bool pays() const { return whole < kernels; }
+    bool pays() const { return on_one.whole < on_one.kernels && on_all.whole < on_all.kernels; }
   };
   // taped: forward and backward; else values only. tiles: not of all points at once.
   Price price(const Loop& loop, const LoopBlocks& blocks, bool taped, const LoopTiles* tiles) const {
@@ -121,15 +125,18 @@ class Blocks {
       kernels += runs * (work + calls), kernels_on_all += runs * (work_on_all + calls);
     }
     const double plain_on_all = tiles ? plain / std::min(threads_, static_cast<int>(tiles->count())) : plain;
-    return {std::sqrt(plain * plain_on_all), std::sqrt(kernels * kernels_on_all)};
+    return {{plain, kernels}, {plain_on_all, kernels_on_all}};
   }
 
   // With the tiles with which it takes least, if that is less than without, and worth other threads.
   Price least_price(const Loop& loop, const LoopBlocks& blocks, bool taped, const std::vector<std::vector<int64_t>>& shapes) const {
     Price best = price(loop, blocks, taped, nullptr);
-    if (best.whole <= options_.machine.serial_ps) return best;
+    if (best.on_all.whole <= options_.machine.serial_ps) return best;
     for (LoopTiles& tiles : tiles_of(p_, loop, blocks, taped, shapes))
-      if (const double ps = price(loop, blocks, taped, &tiles).whole; ps < best.whole) best.whole = ps, best.tiles = std::move(tiles);
+      if (Price in_tiles = price(loop, blocks, taped, &tiles); in_tiles.on_all.whole < best.on_all.whole) {
+        best = std::move(in_tiles);
+        best.tiles = std::move(tiles);
+      }
     return best;
   }
 

@@ -194,10 +194,7 @@ void add_to(Halide::Module& module, const Halide::Module& added) {
 
 Halide::Module lowered_with_assertions(Halide::Pipeline& pipeline, const std::vector<Halide::Argument>& arguments, const std::string& name,
                                        const Halide::Target& target) {
-  const Halide::Module lowered = pipeline.compile_to_module(arguments, name, target.without_feature(Halide::Target::NoAsserts));
-  Halide::Module code(lowered.name(), target);
-  add_to(code, with_late_functions(lowered, name));
-  return code;
+  return with_late_functions(pipeline.compile_to_module(arguments, name, target.without_feature(Halide::Target::NoAsserts)), name, target);
 }
 
 }  // namespace xhat::runtime

@@ -15,12 +15,6 @@
 namespace xhat::vmath {
 namespace parts {
 
-using Halide::cast;
-using Halide::Float;
-using Halide::reinterpret;
-using Halide::select;
-using Halide::UInt;
-
 namespace {
 
 constexpr double ln2 = 0.69314718055994531, log2_e = 1.4426950408889634, log10_e = 0.43429448190325183, log10_2 = 0.30102999566398120;

@@ -25,12 +25,6 @@
 namespace xhat::vmath {
 namespace parts {
 
-using Halide::cast;
-using Halide::Float;
-using Halide::Int;
-using Halide::reinterpret;
-using Halide::select;
-using Halide::UInt;
 using Halide::Internal::Call;
 
 const Format& format(const Expr& x) {

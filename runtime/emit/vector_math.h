@@ -66,15 +66,15 @@ struct Row {
 const std::vector<Row>& rows();
 const Row* find_row(const char* name);  // null if there is none
 
-// Functions with long code are calls by name while Halide makes loops and vectors: it would read the code again and again. A pass
-// over vectors puts there what they stand for (runtime/cpu/ir/late_functions.h). Rare ones are names that functions make themselves, of what hardly
-// any argument needs.
-inline const std::string kRare = "rare.";
-Expr call_of(const Row& row, const std::vector<Expr>& x);  // or what it stands for, which is short
+// Functions with long code are calls by name ("late") while Halide makes loops and vectors, as its passes would walk the code again and again.
+// A pass over vectors puts the code there (runtime/cpu/ir/late_functions.h).
+inline const std::string kRare = "rare.";                  // begins the name of code that hardly any argument needs
+Expr call_of(const Row& row, const std::vector<Expr>& x);  // a call by name, or the code itself where it is short
 bool is_late(const Halide::Internal::Call* call);
 std::string name_of_late(const Halide::Internal::Call* call);
-Expr late(const std::string& name, const std::vector<Expr>& x);
+Expr late(const std::string& name, const std::vector<Expr>& x);  // the code; x are scalars
+// A call by name of the rare code where the condition holds, else `usual`: a branch.
 Expr rarely(const Expr& condition, const std::string& name, const std::vector<Expr>& x, const Expr& usual);
-int operations(const Expr& x);
+int operations(const Expr& x);  // nodes of the expression, those in several places once
 
 }  // namespace xhat::vmath

@@ -8,7 +8,13 @@
 
 namespace xhat::vmath::parts {
 
+using Halide::cast;
+using Halide::Float;
+using Halide::Int;
+using Halide::reinterpret;
+using Halide::select;
 using Halide::Type;
+using Halide::UInt;
 using Coefficients = std::vector<double>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();

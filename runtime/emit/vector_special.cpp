@@ -15,10 +15,6 @@
 
 namespace xhat::vmath::parts {
 
-using Halide::cast;
-using Halide::Float;
-using Halide::select;
-
 namespace {
 
 Expr negated(const Expr& x) { return x * number(x.type(), -1); }

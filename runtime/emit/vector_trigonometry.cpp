@@ -14,13 +14,6 @@
 namespace xhat::vmath {
 namespace parts {
 
-using Halide::cast;
-using Halide::Float;
-using Halide::Int;
-using Halide::reinterpret;
-using Halide::select;
-using Halide::UInt;
-
 SinCos sincos_reduced(const Expr& r) {
   Expr t = r * r;
   Expr s = polynomial(t, {-0.166666552, 0.00833217707, -0.000195171699});

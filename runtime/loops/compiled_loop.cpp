@@ -108,7 +108,7 @@ bool CompiledLoop::ready(LoopPhase phase) {
     Halide::Module module(kTileSymbol, loop_target());
     module.append(hi::LoweredFunc(kTileSymbol, arguments, f.made.body, Halide::LinkageType::ExternalPlusArgv, Halide::NameMangling::C));
     module.set_any_strict_float(true);
-    with_late_functions(module, kTileSymbol).compile({{Halide::OutputFileType::object, path}});
+    with_late_functions(module, kTileSymbol, loop_target()).compile({{Halide::OutputFileType::object, path}});
   });
   compile_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return f.code != nullptr;

@@ -13,7 +13,6 @@
 #include "runtime/cpu/ir/ramps.h"
 #include "runtime/cpu/ir/statements.h"
 #include "runtime/cpu/ir/without_fma.h"
-#include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
 #include "runtime/emit/first_extreme.h"

@@ -23,6 +23,7 @@ const std::string kRoom = "late.room.", kLane = "late.lane";
 bool has_fma(const Halide::Target& target) { return target.has_feature(Halide::Target::FMA); }
 std::string room(size_t argument) { return kRoom + std::to_string(argument); }
 
+// A key of the code: the function, and those arguments that are constants.
 std::string with_constants(std::string name, const std::vector<Expr>& x) {
   for (const Expr& of : x)
     if (const auto constant = as_const_float(of))
@@ -32,7 +33,8 @@ std::string with_constants(std::string name, const std::vector<Expr>& x) {
   return name;
 }
 
-// What is named, of vectors that lie in rooms, in place of the first of them.
+// The code of a function as a statement: it loads the arguments, each a vector at an address of its own (its room), and stores the result over the
+// first of them.
 Stmt in_place(const std::string& name, const std::vector<Expr>& x, bool fma) {
   const Type t = x[0].type();
   const std::string lane = unique_name(kLane);
@@ -48,7 +50,7 @@ Stmt in_place(const std::string& name, const std::vector<Expr>& x, bool fma) {
   return fma ? made : without_fma(made);
 }
 
-// The same with variables, instead of in memory.
+// Finds what such a statement stores, with variables in place of loads.
 struct StoredValue : IRMutator {
   std::map<std::string, Expr> of;  // by room
   Expr value;
@@ -63,7 +65,7 @@ struct StoredValue : IRMutator {
     return op;
   }
 };
-// Of the function, with such a name for each argument.
+// The code of a function as an expression of variables with these names.
 Expr body_of(const std::string& name, const std::vector<Expr>& x, const std::vector<std::string>& names, bool fma) {
   StoredValue found;
   for (size_t i = 0; i < x.size(); ++i) found.of[room(i)] = variable(x[i].type(), names[i]);
@@ -86,8 +88,15 @@ bool has_late(const Expr& x) {
   return count.late > 0;
 }
 
-// What is made of a function stands in lets before the statement, so that nothing is made of it afterwards: where Halide takes vectors apart it renames
-// lets, but not what is loaded from rooms.
+using Bound = std::vector<std::pair<std::string, Expr>>;  // names and values, in order
+
+Stmt under(const Bound& lets, Stmt s) {
+  for (auto it = lets.rbegin(); it != lets.rend(); ++it) s = LetStmt::make(it->first, it->second, s);
+  return s;
+}
+
+// Replaces calls of late functions. Results of calls and of branches are bound by LetStmts before the statement that uses them: Halide rewrites
+// expressions while it generates code (of 16-bit floats, of single lanes) and would take a load out of the let that binds its memory.
 struct LateFunctions : IRMutator {
   explicit LateFunctions(bool fma) : fma(fma) {}
   const bool fma;  // of the processor
@@ -97,22 +106,15 @@ struct LateFunctions : IRMutator {
   using IRMutator::visit;
   Stmt visit(const Store* op) override {
     if (!has_late(op->value) && !has_late(op->index)) return op;
-    const Before outer(*this);
-    const Expr value = mutate(op->value), index = mutate(op->index), predicate = mutate(op->predicate);
-    return after_lets(Store::make(op->name, value, index, op->param, predicate, op->alignment));
+    return with_bound([&] {
+      const Expr value = mutate(op->value), index = mutate(op->index), predicate = mutate(op->predicate);
+      return Store::make(op->name, value, index, op->param, predicate, op->alignment);
+    });
   }
   Stmt visit(const LetStmt* op) override {
-    if (!has_late(op->value)) return IRMutator::visit(op);
-    Expr value;
-    std::vector<std::pair<std::string, Expr>> lets;
-    {
-      const Before outer(*this);
-      value = mutate(op->value);
-      lets.swap(before_);
-    }
-    Stmt made = LetStmt::make(op->name, value, mutate(op->body));
-    for (auto it = lets.rbegin(); it != lets.rend(); ++it) made = LetStmt::make(it->first, it->second, made);
-    return made;
+    const Stmt body = mutate(op->body);
+    if (!has_late(op->value)) return LetStmt::make(op->name, op->value, body);
+    return with_bound([&] { return LetStmt::make(op->name, mutate(op->value), body); });
   }
 
   Expr visit(const Variable* op) override {
@@ -146,20 +148,15 @@ struct LateFunctions : IRMutator {
   }
 
  private:
-  bool hoists_ = false;
-  std::vector<std::pair<std::string, Expr>> before_;
+  bool hoists_ = false;  // lets go before the statement; else they stay in the expression, as in a branch
+  Bound before_;
   std::map<std::string, std::string> names_;  // of lets, whose names may occur again in copies of an expression
 
-  struct Before {
-    LateFunctions& of;
-    std::vector<std::pair<std::string, Expr>> outer;
-    bool hoisted;
-    explicit Before(LateFunctions& f) : of(f), outer(std::exchange(f.before_, {})), hoisted(std::exchange(f.hoists_, true)) {}
-    ~Before() { of.before_ = std::move(outer), of.hoists_ = hoisted; }
-  };
-  Stmt after_lets(Stmt s) {
-    for (auto it = before_.rbegin(); it != before_.rend(); ++it) s = LetStmt::make(it->first, it->second, s);
-    return s;
+  Stmt with_bound(const std::function<Stmt()>& made) {
+    hoists_ = true;
+    const Stmt s = made();
+    hoists_ = false;
+    return under(std::exchange(before_, {}), s);
   }
   Expr let(const std::string& name, const Expr& value, const std::function<Expr()>& body) {
     if (!hoists_) return Let::make(name, value, body());
@@ -199,15 +196,15 @@ struct LateFunctions : IRMutator {
   }
 };
 
-// Operations of vector math in line.
+// Counts the operations that late functions have if all are written in line.
 struct Length : IRVisitor {
   int length = 0;
-  std::map<std::pair<std::string, int>, int> of;  // by name and bits
+  std::map<std::pair<std::string, int>, int> of;  // by with_constants() and bits
 
   using IRVisitor::visit;
   void visit(const Call* op) override {
     if (vmath::is_late(op)) {
-      const auto [at, isnew] = of.try_emplace({op->name, op->type.bits()});
+      const auto [at, isnew] = of.try_emplace({with_constants(op->name, op->args), op->type.bits()});
       if (isnew)
         at->second = vmath::operations(body_of(vmath::name_of_late(op), op->args, std::vector<std::string>(op->args.size(), "x"), true));
       length += at->second;
@@ -224,6 +221,7 @@ class Functions {
   Stmt with_calls(const Stmt& s) {
     Length of_code;
     s.accept(&of_code);
+    if (of_code.length == 0) return s;
     const bool all = of_code.length > kMostInLine;
     LateFunctions late(has_fma(module_.target()));
     late.called = [&](const std::string& name, const std::vector<Expr>& x) {
@@ -264,8 +262,8 @@ class Functions {
 
 }  // namespace
 
-Halide::Module with_late_functions(const Halide::Module& lowered, const std::string& name) {
-  Halide::Module made(lowered.name(), lowered.target());
+Halide::Module with_late_functions(const Halide::Module& lowered, const std::string& name, const Halide::Target& target) {
+  Halide::Module made(lowered.name(), target);
   Functions functions(made, name);
   for (LoweredFunc f : lowered.functions()) {
     f.body = functions.with_calls(f.body);

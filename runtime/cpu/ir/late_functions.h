@@ -12,8 +12,8 @@
 
 namespace xhat::runtime {
 
-// The module with these functions, whose names begin with `name`.
-Halide::Module with_late_functions(const Halide::Module& lowered, const std::string& name);
+// A module for `target` with these functions, whose names begin with `name`.
+Halide::Module with_late_functions(const Halide::Module& lowered, const std::string& name, const Halide::Target& target);
 // Adds a pass that leaves all in line, for pipelines that no module is made of.
 void write_out_late_functions(Halide::Pipeline& pipeline, const Halide::Target& target);
 
